@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every configuration that we hand out is read by the plugins' own parsers: the files of `conf/`, and the ones in the
-//! documents that users copy from.
+//! The plugins' own parsers read every configuration of this repository: the files of `conf/`, and the examples in the
+//! documents.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,12 +18,12 @@ fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
-/// The call that a runtime would make for one plugin of a network.
+/// The call of a runtime for one plugin of a network.
 fn call(network: &str, plugin: &Map<String, Value>) -> Call {
     let mut object = plugin.clone();
     object.insert("name".to_owned(), json!(network));
     object.insert("cniVersion".to_owned(), json!(Version::LATEST.as_str()));
-    // The runtime keeps what a plugin is capable of and passes what is asked for.
+    // The runtime removes the capabilities and passes the requested values.
     object.remove("capabilities");
     Call {
         program: plugin["type"].as_str().unwrap().to_owned(),
@@ -35,7 +35,7 @@ fn call(network: &str, plugin: &Map<String, Value>) -> Call {
     }
 }
 
-/// Reads one plugin's configuration as both plugins do.
+/// Parses one plugin's configuration with both plugins.
 fn read(place: &str, network: &str, plugin: &Map<String, Value>) {
     let ours = plugin["type"] == "cni-ipoib" || plugin["type"] == "ipoib";
     assert!(ours, "{place}: {}", plugin["type"]);
@@ -57,7 +57,7 @@ fn files() -> Vec<PathBuf> {
     below("conf", "conflist")
 }
 
-/// The files of a folder that end so.
+/// The files of a folder whose names end with `end`.
 fn below(folder: &str, end: &str) -> Vec<PathBuf> {
     let all = fs::read_dir(root().join(folder))
         .unwrap()
@@ -69,7 +69,7 @@ fn below(folder: &str, end: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Name, object and configuration of every `NetworkAttachmentDefinition`, with its comment in one line.
+/// The name, object and configuration of every `NetworkAttachmentDefinition`, with its comment as one line.
 fn networks() -> Vec<(String, Value, Value, String)> {
     let read = |file: PathBuf| {
         let text = fs::read_to_string(&file).unwrap();
@@ -135,7 +135,7 @@ fn both_plugins_accept_every_network_attachment_definition() {
     }
 }
 
-/// A key of `runtimeConfig` reaches a plugin only if its configuration has the capability.
+/// A runtime passes a key of `runtimeConfig` only to a plugin with the capability.
 #[test]
 fn networks_with_a_device_plugin_resource_take_the_chosen_device() {
     let with_resource = networks().into_iter().filter(|(_, object, ..)| {
@@ -170,10 +170,10 @@ fn every_pool_named_by_a_network_of_conf_exists_in_conf() {
     }
 }
 
-/// A node of a cluster, with a data directory and an agent's socket of its own.
+/// Two nodes of a cluster, each with its own data directory and agent's socket.
 struct TwoNodes([tempfile::TempDir; 2]);
 
-/// The two nodes' parts of a pool.
+/// The blocks of the two nodes.
 const BLOCKS: [&str; 2] = ["10.77.0.0/28", "10.77.0.16/28"];
 
 impl TwoNodes {
@@ -181,12 +181,13 @@ impl TwoNodes {
         Self([tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()])
     }
 
-    /// ADD of one attachment on each node, as a main plugin delegates it: the addresses, or the code of the refusal.
+    /// Calls ADD for one attachment on each node, as a main plugin delegates it. Returns the addresses or the error
+    /// code.
     fn add(&self, network: &str, plugin: &Map<String, Value>) -> [Result<Vec<String>, u64>; 2] {
         [0, 1].map(|i| add_on(self.0[i].path(), network, plugin))
     }
 
-    /// Writes each node's part of `pool`, as its agent does after it has claimed a block.
+    /// Writes each node's block of `pool`, as its agent does after a claim.
     fn claim(&self, pool: &str) {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
         for (dir, block) in self.0.iter().zip(BLOCKS) {
@@ -236,7 +237,7 @@ fn add_on(dir: &Path, network: &str, plugin: &Map<String, Value>) -> Result<Vec<
     Ok(ips.map(|ip| ip["address"].as_str().unwrap().to_owned()).collect())
 }
 
-/// Every network of conf/: place, name, the object of the plugin that has an IPAM section, and whether it is for a cluster.
+/// Every network of conf/ with an IPAM section: its file, its name, its plugin object, and whether it is for a cluster.
 fn with_addresses() -> Vec<(String, String, Map<String, Value>, bool)> {
     let mut all = Vec::new();
     for file in files() {
@@ -259,7 +260,7 @@ fn with_addresses() -> Vec<(String, String, Map<String, Value>, bool)> {
     all
 }
 
-/// Whereabouts' networks came with the promise that no two nodes give one address.
+/// Networks of whereabouts guarantee that no two nodes allocate one address.
 #[test]
 fn no_network_of_conf_allocates_an_address_on_two_nodes_without_per_node() {
     let (mut of_pools, mut per_node) = (0, 0);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The installer as in its container (`conf/agent`): a read-only root file system, the directory of plugins
-//! alone mounted below /host, and one capability. The image has nothing but static programs; these are not, so that the
-//! machine's libraries are mounted beside them.
+//! The installer in a container as in `conf/agent`: a read-only root file system, only the directory of plugins mounted
+//! below /host, and one capability. The image contains static programs. The test's programs are not static, so the
+//! machine's libraries are mounted too.
 
 use crate::host::{Answer, BIN, Host};
 use std::fs;
 use std::os::unix::fs::chown;
 
-/// Makes the container's root and starts the installer in it with the capabilities $CAPS.
+/// Creates the container's root and starts the installer in it with the capabilities $CAPS.
 const CONTAINER: &str = r#"
 root=$BESIDE/container
 mkdir -p "$root"
@@ -33,7 +33,7 @@ fn contained(host: &Host, capabilities: &str) -> Answer {
 #[test]
 fn the_installer_container_installs_the_plugins_with_one_capability() {
     let host = Host::new();
-    // As kubespray leaves it.
+    // The owner that kubespray sets.
     chown(host.at(BIN), Some(1000), Some(1000)).unwrap();
     let said = contained(&host, "-all,+dac_override").worked();
     assert!(

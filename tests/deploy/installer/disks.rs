@@ -25,7 +25,7 @@ fn assert_as_before(said: &str) {
     assert_eq!(after, "cni-ipoib\nloopback\nrdma-ipam\nsame\n", "{said}");
 }
 
-/// Runs the installer. Returns its result and the contents of the directory.
+/// Runs the installer and prints the contents of the directory, for [`assert_as_before`].
 const LOOK: &str = r#"
 status=0
 "$@" 2>&1 || status=$?

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A tree that looks like a node, the plugins of an image beside it, and the installer that is called on them.
+//! A directory tree that looks like a node, the plugins of an image, and calls of the installer on them.
 
 use agent::install::PLUGINS;
 use deploy::program;
@@ -53,7 +53,7 @@ impl Answer {
 }
 
 impl Host {
-    /// A node of kubeadm.
+    /// A node as kubeadm creates it.
     pub(crate) fn new() -> Self {
         let host = Self::bare();
         host.write("etc/os-release", "ID=debian\n");
@@ -62,7 +62,7 @@ impl Host {
         host
     }
 
-    /// One without any file.
+    /// A node without files.
     pub(crate) fn bare() -> Self {
         let host = Self {
             dir: tempfile::Builder::new().prefix("host-").tempdir().unwrap(),
@@ -83,7 +83,7 @@ impl Host {
         self.dir.path().join("image")
     }
 
-    /// A place for what a test needs besides.
+    /// A path outside the node, for files of the test.
     pub(crate) fn beside(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
@@ -98,7 +98,7 @@ impl Host {
         fs::write(path, content).unwrap();
     }
 
-    /// An earlier release: small programs that answer as plugins do.
+    /// Writes an earlier release: small programs that respond as plugins do.
     pub(crate) fn write_earlier(dir: &Path) {
         for name in PLUGINS {
             let path = dir.join(name);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The image as `conf/image/build` makes it of the Containerfile, and its init container with the root file system of that image.
+//! The image as `conf/image/build` builds it from the Containerfile, and its init container with the root file system
+//! of that image.
 //!
-//! buildah keeps everything below the test's own folder and starts containers by chroot(2), without a runtime beside it. The real programs
-//! are static; these are not, so that the tree has their libraries as well.
+//! buildah keeps all its files below the test's own folder and starts containers by chroot(2), without a container
+//! runtime. The programs of a release are static; the test's are not, so their libraries are in the tree too.
 
 use crate::host::{Answer, BIN, Host};
 use deploy::{program, workspace};
@@ -34,7 +35,7 @@ fn run(host: &Host, program: impl AsRef<OsStr>, args: &[&str]) -> Answer {
     output.unwrap().into()
 }
 
-/// The libraries that a program asks for, and its loader.
+/// The libraries of a program, and its loader.
 fn libraries(program: &Path) -> Vec<PathBuf> {
     let output = Command::new("ldd").arg(program).output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
@@ -42,7 +43,7 @@ fn libraries(program: &Path) -> Vec<PathBuf> {
     paths.map(PathBuf::from).collect()
 }
 
-/// What `conf/image/build --tree` makes, of the programs that there are.
+/// Runs `conf/image/build --tree` with the programs of this build. Returns the tree.
 fn tree(host: &Host, arch: &str) -> PathBuf {
     let dir = host.beside("tree");
     let at = |path: &str| dir.join(arch).join(path.trim_start_matches('/'));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Installations and removals that are killed at every request that changes something.
+//! Kills the installer at every request that changes something, during installation and removal.
 
 use crate::host::{BIN, Host, earlier, is_real};
 use agent::install::PLUGINS;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use tests::Call;
 use tests::trace::{Process, Scope, Step, Victim};
 
-/// The installer as a program without arguments, which is what can be traced.
+/// The installer as a program without arguments, as the tracer needs it.
 fn script(host: &Host, errand: &str) -> PathBuf {
     let path = host.beside(&format!("{errand}.sh"));
     fs::write(
@@ -22,7 +22,7 @@ fn script(host: &Host, errand: &str) -> PathBuf {
     path
 }
 
-/// Runs `errand`, killed before its `number`-th request; the whole of it without one.
+/// Runs `errand` and kills it before its request `number`. Without a number, runs it to the end.
 fn run(host: &Host, errand: &str, number: Option<u32>) -> Vec<Step> {
     let call = Call::new(&script(host, errand)).env("PATH", "/usr/bin:/bin");
     let traced = call.traced(Scope::Changes, |step| {
@@ -35,7 +35,7 @@ fn run(host: &Host, errand: &str, number: Option<u32>) -> Vec<Step> {
         .collect()
 }
 
-/// The old plugins in place, and new ones in the image: small, since there are many runs.
+/// A node with the old plugins, and new ones in the image. They are small, because there are many runs.
 fn before() -> Host {
     let host = Host::new();
     Host::write_earlier(&host.at(BIN));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The installer as a process, with the real plugins, on trees that look like nodes. Needs root for its mount namespaces.
+//! The installer as a process, with the real plugins, on directory trees that look like nodes. It needs root for its
+//! mount namespaces.
 
 #![allow(
     clippy::unwrap_used,

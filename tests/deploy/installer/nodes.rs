@@ -5,7 +5,7 @@ use crate::host::Host;
 use agent::install::PLUGINS;
 use std::process::{Command, Stdio};
 
-/// Name, files with their content, and where the plugins belong.
+/// The name, the files with their content, and the directory of the plugins.
 type Node = (
     &'static str,
     &'static [(&'static str, &'static str)],
@@ -92,7 +92,7 @@ const NODES: [Node; 7] = [
             ("etc/machine-config-daemon/currentconfig", "{}"),
             ("etc/kubernetes/cni/net.d/00-multus.conf", "{}"),
             ("var/lib/cni/bin/multus-shim", ""),
-            // Not where its CRI-O looks.
+            // CRI-O does not search this directory.
             ("opt/cni/bin/other", ""),
         ],
         "var/lib/cni/bin",

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Pods whose interfaces keep the plugins on the node, by the alias of a link in their namespace.
+//! The installer keeps the plugins while pods use them. It finds these pods by the alias of a link in their namespace.
 
 use crate::host::{BIN, Host};
 
-/// A pod's namespace with a link that bears an alias of ours, where the node has its namespaces.
+/// Creates a pod's namespace in the node's directory of namespaces, with a link that has an alias of rdmanet.
 const POD: &str = r#"
 mkdir -p "$HOST/run/netns"
 touch "$HOST/run/netns/pod"
@@ -22,7 +22,7 @@ fn a_link_in_a_pod_prevents_removal_even_without_state_files() {
             "Delete these pods",
         ]);
     assert_eq!(host.names(BIN), ["cni-ipoib", "loopback", "rdma-ipam"]);
-    // The file is left, and the namespace has ended with the mount.
+    // The namespace has ended with the mount; its file remains.
     host.call("uninstall", &[]).worked();
     assert_eq!(host.names(BIN), ["loopback"]);
 }

@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// A call that waits for the rest of its configuration.
+/// Starts a call that waits for the rest of its configuration.
 fn waiting(program: &Path) -> Child {
     Command::new(program)
         .env("CNI_COMMAND", "VERSION")
@@ -30,7 +30,7 @@ fn answer(mut call: Child) -> String {
     text
 }
 
-/// Makes the image's plugins differ from what is installed, and run all the same.
+/// Changes the image's plugins so that they differ from the installed ones and still run.
 fn another_build(host: &Host) {
     for name in PLUGINS {
         let mut file = OpenOptions::new()
@@ -46,7 +46,7 @@ fn running_plugin_calls_complete_during_an_upgrade_and_a_removal() {
     let host = Host::new();
     host.install().worked();
     let calls = PLUGINS.map(|name| waiting(&host.at(BIN).join(name)));
-    // The usual copy would not do: the file is busy.
+    // A plain copy over the plugin fails, because the file is busy.
     let busy = fs::copy(host.image().join("cni-ipoib"), host.at(BIN).join("cni-ipoib")).unwrap_err();
     assert_eq!(busy.kind(), std::io::ErrorKind::ExecutableFileBusy);
     another_build(&host);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A real API server accepts our manifests, and the rights in them are enough for an agent.
+//! A real API server accepts the manifests of `conf/`, and their rights are sufficient for an agent.
 
 use apiserver::{Identity, Server, install};
 use deploy::api::{Send, apply};
@@ -11,7 +11,7 @@ use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 use std::process::{Child, Command, Stdio};
 
-/// The server, with the definition of `OpenShift` too.
+/// The administrator's client of the server, which has the definition of `OpenShift` too.
 async fn admin() -> Client {
     let admin = Server::shared().admin().await;
     apply(&admin, &objects(include_str!("scc.yaml")), Send::ForGood).await;
@@ -68,7 +68,7 @@ async fn the_api_server_accepts_the_objects_that_the_chart_renders() {
     }
 }
 
-/// A pod as the controller of the `DaemonSet` would make it.
+/// A pod as the controller of the `DaemonSet` creates it.
 fn pod_of(objects: &[Value], daemonset: &str) -> Pod {
     let template = &find(objects, "DaemonSet", daemonset)["spec"]["template"];
     let mut pod = template.clone();

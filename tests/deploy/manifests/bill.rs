@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The image's list of its components.
+//! The image's software bill of materials.
 
 use deploy::workspace;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;
 
-/// The output of a program that must succeed.
+/// Runs a program, which must succeed, and returns its output.
 fn output(command: &mut Command) -> String {
     let output = command.output().unwrap();
     assert!(
@@ -78,7 +78,7 @@ fn the_bill_of_materials_is_valid_and_lists_each_package_with_its_licence() {
     ] {
         assert!(named(name).is_some(), "{name} is not in the bill");
     }
-    // Only tests need this one.
+    // Only tests use this crate.
     assert!(named("stateright").is_none());
     let mut texts = 0;
     for one in components {
@@ -91,7 +91,7 @@ fn the_bill_of_materials_is_valid_and_lists_each_package_with_its_licence() {
         );
         texts += usize::from(folder.path().join(text).is_dir());
     }
-    // A few packages come without a text; ours share one.
+    // A few packages contain no licence text; those of rdmanet share one.
     assert!(
         texts * 10 > components.len() * 8,
         "{texts} of {}",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The pods in our manifests request no more than they need.
+//! The pods in the manifests of `conf/` request no more rights than they need.
 
 use deploy::manifests::{FOLDERS, find, kustomized};
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ fn containers_are_unprivileged_read_only_and_cannot_escalate_privileges() {
     }
 }
 
-/// kubelet gives a probe one second by default. A busy node takes longer, and the pod would lose its readiness.
+/// kubelet's default timeout of a probe is one second. A busy node takes longer, and the pod would become unready.
 #[test]
 fn every_probe_has_five_seconds_to_answer() {
     let pods = [
@@ -56,7 +56,7 @@ fn every_probe_has_five_seconds_to_answer() {
     assert_eq!(probes, 7);
 }
 
-/// A path of the node that a container sees, and whether it may write there.
+/// The paths of the node that a container mounts, and whether it may write there.
 fn host_paths(pod: &Value, container: &Value) -> BTreeSet<(String, bool)> {
     let volumes = pod["volumes"].as_array().unwrap();
     let mounts = container["volumeMounts"].as_array().into_iter().flatten();
@@ -85,7 +85,7 @@ fn paths(of: &[(&str, bool)]) -> BTreeSet<(String, bool)> {
         .collect()
 }
 
-/// Where the plugins of a folder's distribution lie; `auto` asks each node.
+/// The directory of plugins in a folder's distribution; `auto` detects it on each node.
 fn plugins(folder: &str) -> &str {
     match folder {
         "base" => "/opt/cni/bin",
@@ -172,7 +172,7 @@ fn each_container_has_only_the_host_paths_and_capabilities_it_needs() {
     assert_eq!(added(container), ["DAC_OVERRIDE", "SYS_ADMIN"]);
 }
 
-/// A volume of another type, such as a Secret, could be a way around the paths.
+/// A volume of another type, such as a Secret, could bypass the check of the paths.
 #[test]
 fn only_the_agent_container_has_a_service_account_token() {
     for (_, folder) in FOLDERS {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The manifests of `conf/`, by kustomize and by Helm, on a real API server.
+//! The manifests of `conf/`, rendered by kustomize and by Helm, on a real API server.
 
 #![allow(
     clippy::unwrap_used,

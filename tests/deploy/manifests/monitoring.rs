@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Alert rules and dashboard, as Prometheus reads them (`tests/go/checks/promcheck`).
+//! Alert rules and dashboard, parsed as Prometheus parses them (`tests/go/checks/promcheck`).
 
 use deploy::workspace;
 use std::process::Command;
 
-/// The metrics that docs/operate.md explains, which a test of the agent compares with the code.
+/// The metrics in docs/operate.md. A test of the agent compares them with the code.
 fn explained() -> String {
     let page = std::fs::read_to_string(workspace().join("docs/operate.md")).unwrap();
     let start = page.find("\n## Metrics\n").unwrap();
     page[start..].split("\n## Error codes").next().unwrap().to_owned()
 }
 
-/// What `promcheck` prints about files of `conf/monitoring`.
+/// The output of `promcheck` for files of `conf/monitoring`.
 fn promcheck(files: &[&str]) -> Result<Vec<String>, String> {
     let built = Command::new(workspace().join("tests/go/build"))
         .args(["--group", "checks"])

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The life of a Helm release.
+//! A Helm release: installation, upgrade and removal.
 
 use api::IpPool;
 use apiserver::Server;
@@ -13,7 +13,8 @@ use serde_json::json;
 use std::path::Path;
 use std::process::Command;
 
-/// The chart in a folder of its own, for any Kubernetes: the API server here is built from modules, which know no version.
+/// The chart in a separate folder, without a version requirement: the API server is built from modules and does not
+/// know its version.
 fn for_any_version(folder: &Path) -> String {
     let copy = folder.join("chart");
     let copied = Command::new("cp")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Kustomize and Helm render the same objects, and these agree with the installer.
+//! Kustomize and Helm render the same objects, and these match the installer.
 
 use agent::install::Distribution;
 use deploy::manifests::{FOLDERS, IMAGE, NAMESPACE, find, kind, kustomized, name, templated};
@@ -18,7 +18,7 @@ fn the_chart_renders_the_same_objects_as_the_overlay_of_each_distribution() {
         let mut applied = kustomized(folder);
         // The caller of Helm passes the namespace.
         applied.retain(|object| kind(object) != "Namespace");
-        // These have a folder and no name of their own.
+        // The folder `base` serves several distributions, so its manifest names none.
         if folder == "base" {
             let install = install_container(&mut applied);
             install["env"][0]["value"] = json!(distribution);
@@ -115,7 +115,7 @@ fn every_manifest_is_listed_in_the_kustomization_of_its_folder() {
     }
 }
 
-/// Every file below `folder`, links as what they are.
+/// Every file below `folder`. Links are not followed.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {

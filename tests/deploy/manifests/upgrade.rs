@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Upgrades from the manifests of 4c1f4ba, where an elected agent did the controller's work, and back.
+//! Upgrades from the manifests of 4c1f4ba, in which an elected agent had the role of the controller, and downgrades.
 
 use agents::{Attachment, Controller, Member};
 use api::accepted_pool::AcceptedPool;
@@ -11,7 +11,7 @@ use kube::Client;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-/// What others need comes first.
+/// Sorts the objects so that namespaces and definitions precede the objects that need them.
 fn in_order(mut all: Vec<Value>) -> Vec<Value> {
     all.sort_by_key(|object| match kind(object) {
         "Namespace" => 0,
@@ -31,7 +31,7 @@ async fn install_new(server: &Server, admin: &Client) {
     install::enforced(server, admin, deploy::manifests::NAMESPACE).await;
 }
 
-/// A pool as an earlier keeper left it, with a request in its old shape.
+/// Creates a pool in the state of an earlier release, with a request in the old format.
 async fn pool_as_it_was(admin: &Client) {
     let spec = json!({ "ranges": [{ "subnet": "10.20.0.0/24", "gateway": "none" }], "blockSize": { "v4": 16 }, "cooldownSeconds": 0 });
     let pool = json!({
@@ -64,7 +64,7 @@ async fn an_installation_without_controller_is_upgraded_and_rolled_back_with_its
     .await;
     pool_as_it_was(&admin).await;
     install_new(&server, &admin).await;
-    // Before the controller runs: the pool was accepted.
+    // The controller of this release does not run yet: the earlier release accepted the pool.
     let node = Member::running(&server, "a", &[]).await;
     node.wait_active("rail0").await;
     let ip = node.add("rail0", &Attachment::of("one"));

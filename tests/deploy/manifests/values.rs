@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The values of the chart, and what it rejects.
+//! The values of the chart, and the values that it rejects.
 
 use deploy::manifests::{NAMESPACE, find, kind, templated};
 use serde_json::{Value, json};

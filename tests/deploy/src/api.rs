@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Objects on their way to an API server.
+//! Sends objects to an API server.
 
 use crate::manifests::{kind, name};
 use kube::Client;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::Value;
 
-/// Whether objects are stored.
+/// Whether the server stores the objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Send {
-    /// They are.
+    /// The server stores them.
     ForGood,
-    /// They pass every check of the server, and are not stored.
+    /// The server only validates them.
     Dry,
 }
 
-/// Sends `objects` as `kubectl apply --server-side` does; unknown fields are refused.
+/// Sends `objects` as `kubectl apply --server-side` does. The server rejects unknown fields.
 pub async fn apply(admin: &Client, objects: &[Value], send: Send) {
     for object in objects {
         let typed: DynamicObject = serde_json::from_value(object.clone()).unwrap();

@@ -15,7 +15,7 @@ pub const IMAGE: &str = "rdmanet-agent:0.1.0";
 /// The namespace in every manifest of `conf/`.
 pub const NAMESPACE: &str = "rdmanet-system";
 
-/// Each distribution, and the folder of `conf/` that is for it.
+/// Each distribution and its folder of `conf/`.
 pub const FOLDERS: [(&str, &str); 8] = [
     ("auto", "overlays/auto"),
     ("kubeadm", "base"),
@@ -46,7 +46,7 @@ fn tools() -> &'static Path {
     })
 }
 
-/// Calls a tool. Returns its output if it fails.
+/// Calls a tool and returns its output.
 ///
 /// # Errors
 /// Returns its stderr.
@@ -54,7 +54,7 @@ pub fn tool<S: AsRef<OsStr>>(name: &str, arguments: &[S]) -> Result<String, Stri
     tool_with(name, arguments, Path::new("/nowhere"))
 }
 
-/// The same with a cluster.
+/// Like [`tool`], with a cluster.
 ///
 /// # Errors
 /// Returns its stderr.
@@ -83,13 +83,14 @@ pub fn objects(text: &str) -> Vec<Value> {
     all
 }
 
-/// What `kubectl apply -k conf/FOLDER` would send.
+/// The objects that `kubectl apply -k conf/FOLDER` sends.
 pub fn kustomized(folder: &str) -> Vec<Value> {
     let path = workspace().join("conf").join(folder);
     objects(&tool("kustomize", &["build".as_ref(), path.as_os_str()]).unwrap())
 }
 
-/// The same where a kustomization of its own puts all of it into `namespace`; what others need comes first.
+/// The same objects, moved to `namespace` by another kustomization. Namespaces and definitions precede the objects that
+/// need them.
 pub fn renamed(folder: &str, namespace: &str) -> Vec<Value> {
     let scratch = tempfile::tempdir().unwrap();
     let up: PathBuf = scratch.path().ancestors().skip(1).map(|_| "..").collect();
@@ -115,7 +116,7 @@ pub fn chart() -> String {
     workspace().join("conf/chart").to_str().unwrap().to_owned()
 }
 
-/// What `helm install` would send, with `values` as `--set` has them.
+/// The objects that `helm install` sends, with `values` in the format of `--set`.
 ///
 /// # Errors
 /// The output of Helm.
@@ -136,7 +137,7 @@ pub fn name(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap()
 }
 
-/// The one of `kind` that is called `name`.
+/// The object of `kind` with the name `name`.
 pub fn find<'o>(objects: &'o [Value], wanted: &str, called: &str) -> &'o Value {
     objects
         .iter()

@@ -5,9 +5,9 @@
 //! kubelet-proxy SOCKET ADDRESS:PORT=PORT...
 //! ```
 //!
-//! The API server asks for `CONNECT ADDRESS:PORT` on the unix socket SOCKET (its egress selector, `HTTPConnect`), with the address
-//! that the Node object has. The proxy connects to the second PORT, which the VM publishes on this host's loopback, and copies bytes
-//! both ways.
+//! The API server sends `CONNECT ADDRESS:PORT` to the unix socket SOCKET (its egress selector, `HTTPConnect`), with the
+//! address in the Node object. The proxy connects to the second PORT, which the VM publishes on this host's loopback,
+//! and copies bytes in both directions.
 //!
 //! Invariant: only the listed addresses are reachable; every other request gets status 502 and no connection.
 
@@ -18,7 +18,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::ExitCode;
 use std::thread;
 
-/// Longer than any head that an API server sends.
+/// The size limit of a request's head; an API server's is smaller.
 const LONGEST_HEAD: usize = 8192;
 
 /// The published port of each kubelet, by `ADDRESS:PORT`.
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The log is standard error, which `up` keeps in a file.
+/// Logs to standard error, which `up` writes to a file.
 fn say(line: &str) {
     let _ = writeln!(io::stderr(), "kubelet-proxy: {line}");
 }
@@ -83,7 +83,7 @@ fn serve(mut client: UnixStream, ways: &Ways) -> Result<(), String> {
     carry(client, kubelet).map_err(|e| format!("cannot carry a connection to port {port}: {e}"))
 }
 
-/// The head of an HTTP request. Byte by byte: what follows it belongs to the kubelet.
+/// Reads the head of an HTTP request byte by byte, because the bytes after it belong to the kubelet.
 fn read_head(client: &mut UnixStream) -> io::Result<String> {
     let mut head = Vec::new();
     let mut byte = [0];
@@ -97,17 +97,17 @@ fn read_head(client: &mut UnixStream) -> io::Result<String> {
     String::from_utf8(head).map_err(io::Error::other)
 }
 
-/// `ADDRESS:PORT` of `CONNECT ADDRESS:PORT HTTP/1.1`.
+/// Extracts `ADDRESS:PORT` from `CONNECT ADDRESS:PORT HTTP/1.1`.
 fn asked_for(head: &str) -> Option<&str> {
     head.lines().next()?.strip_prefix("CONNECT ")?.split(' ').next()
 }
 
-/// Copies both ways until both ends have closed.
+/// Copies in both directions until both ends have closed.
 fn carry(client: UnixStream, kubelet: TcpStream) -> io::Result<()> {
     let (mut from_client, mut to_kubelet) = (client.try_clone()?, kubelet.try_clone()?);
     let (mut from_kubelet, mut to_client) = (kubelet, client);
     let upwards = thread::spawn(move || {
-        // An end that is gone ends the copy; the other direction finds out by itself.
+        // If one end has closed, this copy ends; the other direction notices by itself.
         let _ = io::copy(&mut from_client, &mut to_kubelet);
         let _ = to_kubelet.shutdown(Shutdown::Write);
     });
@@ -125,7 +125,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
     use std::thread;
 
-    /// Sends `request` through the proxy, which leads 10.0.2.16:10250 to `port`; returns everything that comes back.
+    /// Sends `request` through the proxy, which maps 10.0.2.16:10250 to `port`. Returns the whole response.
     fn answer(port: u16, request: &str) -> String {
         let (mut near, far) = UnixStream::pair().unwrap();
         let ways = [("10.0.2.16:10250".to_owned(), port)].into();

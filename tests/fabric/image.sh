@@ -1,18 +1,18 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds what the fabric VM boots from and prints the folder that holds it
-# (`vmlinux`, `initrd`, `release`, `packages`). Called by tests/fabric/run as
+# Builds the boot files of the fabric VM and prints the folder with them (`vmlinux`, `initrd`, `release`, `packages`).
+# tests/fabric/run calls it:
 #     image.sh 5.10|6.1|current [--refresh]
-# With `userland` in place of a kernel it makes the first layer alone, and prints the root folder that it has.
+# With `userland` in place of a kernel, it builds only the first layer and prints its root folder.
 #
-# Four layers, each a cache entry named after the hash of what it is made from and
-# renamed into place when it is whole:
+# There are four layers. Each is a cache entry, named after the hash of its sources and renamed into place when it is
+# complete:
 #     tools   Debian's userland: packages and programs of the file `tools`
-#     kernel  Debian's kernel, its modules, and what is needed to build one more:
+#     kernel  Debian's kernel, its modules, and the files for building another module:
 #             6.1 with this host's compiler, 5.10 in a chroot of Debian bullseye, current in one of sid
 #     module  softib.ko for that kernel
 #     image   tools + kernel + module + init, as an initramfs
-# Package versions are those of the day a layer is made; --refresh makes them anew.
+# A layer has the package versions of the day of its build; --refresh builds all layers again.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -23,7 +23,7 @@ refresh=${2:-}
 die() { echo "fabric: $*" >&2; exit 125; }
 say() { echo "fabric: $*" >&2; }
 
-# quietly COMMAND...: its output is shown only when it fails.
+# quietly COMMAND...: runs COMMAND and prints its output only if it fails.
 quietly() {
 	local log
 	log=$(mktemp)
@@ -35,7 +35,7 @@ quietly() {
 	rm -f "$log"
 }
 
-# digest FILE...: hash of standard input and of files of this folder, names and contents.
+# digest FILE...: the hash of standard input and of files in this folder, names and contents.
 digest() {
 	{
 		cat
@@ -43,9 +43,9 @@ digest() {
 	} | sha256sum | cut -c1-16
 }
 
-# --- what the host must have ------------------------------------------------
+# --- programs of the host ---------------------------------------------------
 
-# need PROGRAM PACKAGE: puts PACKAGE on the list when PROGRAM is not there.
+# need PROGRAM PACKAGE: adds PACKAGE to the list if PROGRAM is missing.
 missing=()
 need() { [[ -n $(type -P "$1") ]] || missing+=("$2"); }
 
@@ -66,7 +66,7 @@ require_host() {
 	if [[ $kernel == 6.1 ]]; then
 		need gcc-12 gcc-12
 		need make make
-		# objtool of the kernel's headers is linked to it.
+		# The kernel headers' objtool is linked with it.
 		[[ -e /usr/lib/x86_64-linux-gnu/libelf.so.1 ]] || missing+=(libelf1)
 	elif [[ $kernel != userland ]]; then
 		need debootstrap debootstrap
@@ -77,7 +77,7 @@ require_host() {
 
 # --- Debian packages --------------------------------------------------------
 
-# The package lists may be absent on a fresh machine, or older than the mirror.
+# The package lists may be missing on a fresh machine, or older than the mirror.
 apt_lists() {
 	[[ -z ${lists_fresh:-} ]] || return 0
 	if [[ $(id -u) == 0 ]]; then
@@ -88,7 +88,7 @@ apt_lists() {
 	lists_fresh=yes
 }
 
-# fetch DIRECTORY PACKAGE...: the packages alone.
+# fetch DIRECTORY PACKAGE...: downloads the packages without dependencies.
 fetch() {
 	local dir=$1
 	shift
@@ -96,8 +96,7 @@ fetch() {
 	(cd "$dir" && quietly apt-get -o APT::Sandbox::User=root download "$@")
 }
 
-# fetch_closure DIRECTORY PACKAGE...: the packages with all they depend on, as if
-# nothing were installed here.
+# fetch_closure DIRECTORY PACKAGE...: downloads the packages with all dependencies, including installed ones.
 fetch_closure() {
 	local dir=$1
 	shift
@@ -112,12 +111,12 @@ unpack() {
 	local root=$1 deb
 	shift
 	for deb in "$@"; do
-		# dpkg-deb -x would put a folder in the place of the link /lib.
+		# dpkg-deb -x would replace the link /lib with a folder.
 		dpkg-deb --fsys-tarfile "$deb" | tar -x --keep-directory-symlink --no-same-owner -C "$root"
 	done
 }
 
-# merged_root DIRECTORY: an empty root with /bin, /sbin and /lib inside /usr.
+# merged_root DIRECTORY: creates an empty root with /bin, /sbin and /lib inside /usr.
 merged_root() {
 	local name
 	mkdir -p "$1"/usr/{bin,sbin,lib,lib64}
@@ -128,8 +127,8 @@ merged_root() {
 
 # --- layers -----------------------------------------------------------------
 
-# layer NAME KEY COMMAND...: sets `layer` to the entry's folder; COMMAND fills it, called
-# with the folder as its last argument, when there is none.
+# layer NAME KEY COMMAND...: sets `layer` to the folder of the cache entry. If there is none, calls COMMAND with a new
+# folder as its last argument to fill it.
 layer() {
 	local name=$1 key=$2 work
 	shift 2
@@ -144,11 +143,11 @@ layer() {
 	say "building the $name layer ($kernel)"
 	"$@" "$work"
 	unfinished=
-	# A second build cannot get here first: the lock is held.
+	# No other build can get here first: this one holds the lock.
 	mv -T "$work" "$layer"
 }
 
-# needed_libraries ROOT PROGRAM...: paths below ROOT of the libraries they load.
+# needed_libraries ROOT PROGRAM...: prints the paths of the programs' libraries, below ROOT.
 needed_libraries() {
 	local root=$1 program
 	shift
@@ -159,7 +158,7 @@ needed_libraries() {
 	done | sed -n "s|.*=> $root/\([^ ]*\) .*|\1|p" | sort -u
 }
 
-# wanted_files ROOT: what the file `tools` names, globs resolved.
+# wanted_files ROOT: prints the files of the list `tools`, with globs resolved.
 wanted_files() {
 	local package pattern file
 	while read -r package pattern; do
@@ -173,7 +172,7 @@ wanted_files() {
 	done < <(grep -v '^#' "$here/tools")
 }
 
-# Applets where no real program is: iproute2's ip must win, as on a node.
+# busybox applets only where no real program exists: iproute2's ip has priority, as on a node.
 link_applets() {
 	local applet
 	while read -r applet; do
@@ -189,8 +188,8 @@ write_etc() {
 	printf '%s\n' 'passwd: files' 'group: files' 'hosts: files' >"$1/etc/nsswitch.conf"
 	printf '%s\n' '127.0.0.1 localhost fabric' '::1 localhost' >"$1/etc/hosts"
 	echo fabric >"$1/etc/hostname"
-	# The kernel loads these when the first link of their kind is asked for; without
-	# the options each would bring a link that nobody asked for.
+	# The kernel loads these modules at the first request for a link of their kind. Without the options, each module
+	# would create a link by itself.
 	printf '%s\n' 'options bonding max_bonds=0' 'options dummy numdummies=0' 'options ifb numifbs=0' \
 		>"$1/etc/modprobe.d/fabric.conf"
 }
@@ -211,7 +210,7 @@ build_tools() {
 	files+=(usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2 lib64/ld-linux-x86-64.so.2)
 	for file in "${files[@]}"; do
 		mkdir -p "$out/root/$(dirname "$file")"
-		# A link of the package (ping4, modprobe) stays one; a library's does not need to.
+		# A link of the package (ping4, modprobe) remains a link; a library's does not need to.
 		if [[ $file == */lib/* || $file == lib* ]]; then
 			cp -L "$tree/$file" "$out/root/$file"
 		else
@@ -225,10 +224,10 @@ build_tools() {
 	rm -rf "$tree" "$debs"
 }
 
-# Reads the answer of `apt-cache depends`; prints the first dependency that matches.
+# Reads the output of `apt-cache depends`; prints the first dependency that matches.
 first_dependency() { sed -n "s/^ *Depends: \($1\)\$/\1/p" | sed -n 1p; }
 
-# Headers name each other by absolute path; they are kept in the cache instead.
+# Headers refer to each other by absolute path, so they stay in the cache.
 relocate_headers() {
 	find "$1/usr/src" -maxdepth 2 -name Makefile -exec sed -i "s|/usr/src/|$1/usr/src/|g" {} +
 }
@@ -246,8 +245,8 @@ build_kernel_host() {
 	finish_kernel "$out" "$release"
 }
 
-# in_chroot ROOT COMMAND...: with /proc, which objtool reads. The mounts live in a namespace
-# of their own and end with it, whatever happens.
+# in_chroot ROOT COMMAND...: runs COMMAND in a chroot with /proc, which objtool reads. The mounts are in their own
+# namespace, and end with it in any case.
 in_chroot() {
 	local root=$1
 	shift
@@ -256,23 +255,23 @@ in_chroot() {
 		env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DEBIAN_FRONTEND=noninteractive "$@"
 }
 
-# Debian's mirror as this machine has it.
+# Prints the Debian mirror that apt uses on this machine.
 mirror() {
 	# shellcheck disable=SC2016 # apt expands it
 	apt-get indextargets --format '$(LABEL) $(REPO_URI)' 'Created-By: Packages' | sed -n 's/^Debian //p' | sed -n 1p
 }
 
-# build_kernel_chroot SUITE DIRECTORY: SUITE is Debian's name of the release that has the kernel.
+# build_kernel_chroot SUITE DIRECTORY: SUITE is the name of the Debian release with the kernel.
 build_kernel_chroot() {
 	local suite=$1 out=$2 release root=$2/chroot packages
 	[[ $(id -u) == 0 ]] || die "--kernel $kernel is built in a chroot, which takes root"
 	apt_lists
 	quietly unshare --mount --fork debootstrap --variant=minbase "$suite" "$root" "$(mirror)"
-	# The packages are trusted as they come: nobody boots this root.
+	# The packages are used as apt delivers them: this root never boots.
 	quietly in_chroot "$root" apt-get install -y --no-install-recommends linux-headers-amd64 make
 	release=$(in_chroot "$root" apt-cache depends linux-headers-amd64 | first_dependency 'linux-headers-.*')
 	release=${release#linux-headers-}
-	# In sid the kernel, its modules and their lists are packages that the image's only depends on.
+	# In sid, the kernel, its modules and their lists are separate packages, on which the image's package depends.
 	mapfile -t packages < <(in_chroot "$root" apt-cache depends "linux-image-$release" |
 		sed -n 's/^ *Depends: \(linux-\(base\|binary\|modules\)-.*\)/\1/p')
 	packages+=("linux-image-$release")
@@ -287,11 +286,11 @@ build_kernel_chroot() {
 	finish_kernel "$out" "$release"
 }
 
-# suite_of KERNEL: the Debian release that has it.
+# suite_of KERNEL: prints the Debian release with this kernel.
 suite_of() { if [[ $1 == 5.10 ]]; then echo bullseye; else echo sid; fi; }
 
-# extract_vmlinux BZIMAGE VMLINUX: without its own decompressor, which takes an emulated
-# machine four seconds; QEMU starts the bare kernel by its PVH entry.
+# extract_vmlinux BZIMAGE VMLINUX: extracts the kernel without its decompressor, which takes an emulated machine four
+# seconds. QEMU starts the bare kernel at its PVH entry point.
 extract_vmlinux() {
 	local unpack magic offset
 	while read -r unpack magic; do
@@ -315,7 +314,7 @@ finish_kernel() {
 	[[ -e $bzimage ]] || bzimage=$out/tree/lib/modules/$release/vmlinuz
 	extract_vmlinux "$bzimage" "$out/vmlinux"
 	find "$out/tree/lib/modules/$release/" -name '*.ko.xz' -exec xz -d {} +
-	# Most of a kernel drives hardware that the VM does not have.
+	# Most kernel modules drive hardware that the VM does not have.
 	(cd "$out/tree/lib/modules/$release/kernel" &&
 		rm -rf sound drivers/{ata,bluetooth,gpu,hid,iio,input,leds,md,media,mmc,mtd,nvme,platform,scsi,staging,thunderbolt,usb,video} \
 			drivers/net/{ethernet,wireless,usb} drivers/infiniband/{hw,ulp/srpt} net/{bluetooth,mac80211,sctp,wireless})
@@ -323,7 +322,7 @@ finish_kernel() {
 	rm -rf "$out/debs" "$out/tree/boot" "$out/tree/usr/share"
 }
 
-# chroot_make KERNEL_LAYER RELEASE OUT: builds OUT/src with the chroot's compiler.
+# chroot_make KERNEL_LAYER RELEASE OUT: builds OUT/src with the compiler of the chroot.
 chroot_make() {
 	local root=$1/chroot release=$2 out=$3 build
 	build=$(mktemp -d "$root/tmp/softib.XXXXXX")
@@ -338,7 +337,7 @@ make_module() {
 	release=$(<"$kernel_dir/release")
 	mkdir -p "$out/src"
 	cp "${sources[@]/#/$here/}" "$out/src/"
-	# The cache entry of the kernel is used at its final place only.
+	# The kernel's cache entry is valid only at its final path.
 	if [[ $kernel == 6.1 ]]; then
 		[[ -e $kernel_dir/relocated ]] || { relocate_headers "$tree"; : >"$kernel_dir/relocated"; }
 		quietly make -C "$tree/usr/src/linux-headers-$release" "M=$out/src" modules
@@ -350,7 +349,7 @@ make_module() {
 	rm -rf "$out/src"
 }
 
-# module_files TREE RELEASE: the listed modules with what they depend on.
+# module_files TREE RELEASE: prints the listed modules with their dependencies.
 module_files() {
 	local use name files
 	while read -r use name; do
@@ -368,7 +367,7 @@ copy_modules() {
 		file=${file#"$tree/"}
 		file=${file#usr/}
 		mkdir -p "$root/$(dirname "$file")"
-		# Without the signature too, whose check is slow under emulation.
+		# Without the signature as well, because its check is slow under emulation.
 		strip --strip-debug -o "$root/$file" "$tree/$file"
 	done < <(module_files "$tree" "$release")
 	cp "$tree/lib/modules/$release/"modules.{order,builtin,builtin.modinfo} "$root/lib/modules/$release/"
@@ -393,9 +392,9 @@ build_image() {
 	rm -rf "$out/root"
 }
 
-# --- the layers' names ------------------------------------------------------
+# --- names of the layers ----------------------------------------------------
 
-# A layer depends on the files it reads, on the functions that make it, and on the layers below.
+# A layer depends on its input files, on the functions that build it, and on the layers below.
 packages_code=(fetch fetch_closure unpack merged_root)
 tools_code=(needed_libraries wanted_files link_applets write_etc build_tools)
 kernel_code=(build_kernel_host build_kernel_chroot suite_of extract_vmlinux finish_kernel)
@@ -425,7 +424,7 @@ if [[ -n $refresh ]]; then
 fi
 if [[ ! -d $image ]]; then
 	require_host
-	# What a killed build left, and layers that nothing was built of for a week.
+	# Removes the remains of killed builds, and layers that no build has used for a week.
 	rm -rf "$cache"/.making-*
 	find "$cache" -mindepth 1 -maxdepth 1 -type d -mtime +7 -exec rm -rf {} +
 	layer tools "$tools_key" build_tools

@@ -1,18 +1,18 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What tests/fabric/run itself promises, seen from the host:
+# Tests the guarantees of tests/fabric/run on the host:
 #     tests/fabric/selftest-host.sh [WORDS...]
-# Prints a sentence per case and a closing line; exits 1 when one does not hold. With WORDS only the cases whose sentences have
-# one of them.
+# Prints a sentence per case and a summary; exits with 1 if a case fails. With WORDS it runs only the cases whose
+# sentences contain one of them.
 # shellcheck disable=SC2016 # expanded in the VM
 set -uo pipefail
 
 run=$(cd "$(dirname "$0")" && pwd)/run
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-# No plugins of this repository unless a case gives some: what is built must not matter.
+# The VM has no plugins of this repository unless a case adds some: the result must not depend on the build.
 export RDMANET_BIN=$dir/bin TMPDIR=$dir/tmp
-# One emulated processor is cheaper than two, and these cases are not about what happens at once.
+# One emulated processor costs less than two, and no case depends on concurrency.
 export RDMANET_FABRIC_ARGS='--smp 1'
 mkdir "$RDMANET_BIN" "$TMPDIR"
 passed=0 failed=0
@@ -25,7 +25,7 @@ wanted() {
 	return 1
 }
 
-# holds SENTENCE COMMAND...: the case passes when the command succeeds.
+# holds SENTENCE COMMAND...: the case passes if the command succeeds.
 holds() {
 	local sentence=$1 log
 	shift
@@ -40,17 +40,17 @@ holds() {
 	fi
 }
 
-# script NAME: makes a script of standard input, prints its path.
+# script NAME: writes standard input to a script and prints its path.
 script() {
 	{ echo '#!/bin/bash'; cat; } >"$dir/$1"
 	chmod +x "$dir/$1"
 	echo "$dir/$1"
 }
 
-# is VALUE EXPECTED
+# is VALUE EXPECTED: compares two texts.
 is() { [[ $1 == "$2" ]] || { echo "got: '$1'"; echo "expected: '$2'"; return 1; }; }
 
-# gives STATUS COMMAND...: output to $dir/out and $dir/err.
+# gives STATUS COMMAND...: COMMAND must exit with STATUS. Its output goes to $dir/out and $dir/err.
 gives() {
 	local expected=$1 status=0
 	shift
@@ -61,7 +61,8 @@ gives() {
 says() { grep -qE "$2" "$dir/$1" || { echo "no '$2' in $1:"; cat "$dir/$1"; return 1; }; }
 
 # listener FILE CODE: runs Perl's CODE in the background, where $listener is a TCP listener of this machine, and writes its port to FILE.
-# It ends by itself after ten minutes, and keeps no output of the case open: a case that fails does not wait for it.
+# It ends by itself after ten minutes. It does not inherit the output of the case, so a case that fails does not wait
+# for it.
 listener() {
 	local pid
 	rm -f "$1"
@@ -75,7 +76,7 @@ listener() {
 	until [[ -s $1 ]]; do kill -0 "$pid" || { cat "$1.err"; return 1; }; sleep 0.1; done
 }
 
-# A listener that answers each of two connections with the line that it got, and a port that is not forwarded.
+# A listener that replies to each of two connections with the line it received, and a port that is not forwarded.
 forward() {
 	local s port
 	listener "$dir/port" 'for (1 .. 2) { my $peer = $listener->accept; my $line = <$peer>; print $peer "heard $line"; close $peer }' || return
@@ -90,7 +91,7 @@ forward() {
 	is "$(<"$dir/out")" $'heard one\nheard two\n10.0.2.15/24'
 }
 
-# The VM's port 23 and an address of its own choice, both ways.
+# Port 23 of the VM, and another address of the VM, in both directions.
 publish() {
 	local s port pid said=''
 	s=$(script publish <<-'EOF'
@@ -160,7 +161,8 @@ both_streams() {
 	gives 0 "$run" "$s" && is "$(<"$dir/out")" $'one\ntwo\nthree\nfour'
 }
 
-# The script cannot end before its first line was read here: it waits for the answer of a listener, and that one for the reader.
+# The script cannot end before the reader has its first line: the script waits for a listener's reply, and the listener
+# waits for the reader.
 streamed() {
 	local s first rest
 	perl -MIO::Socket::INET -e '
@@ -190,7 +192,7 @@ reader_that_leaves() {
 	is "$(timeout 120 "$run" "$s" 2>/dev/null | sed -n '1{p;q}')" 1
 }
 
-# On a busy machine the boot alone may take longer than the limit, so the next try has a longer one.
+# On a busy machine the boot alone may exceed the limit, so the next attempt has a longer one.
 hang() {
 	local s limit
 	s=$(script hang <<<'echo before; sleep 1000')
@@ -241,7 +243,7 @@ options() {
 	is "$(grep -v copy-on-fork "$dir/out"; grep -o 'netns exclusive' "$dir/out")" $'2\n0x8001\n0x8002\n0\na b\ncontent\n40 Gb/sec (4X QDR)\nnetns exclusive'
 }
 
-# one_line STATUS PATTERN COMMAND...: it fails with that one line.
+# one_line STATUS PATTERN COMMAND...: COMMAND must fail with only that line.
 one_line() {
 	local pattern=$2
 	gives "$1" "${@:3}" && says err "$pattern" && is "$(wc -l <"$dir/err")" 1 && is "$(<"$dir/out")" ''
@@ -269,7 +271,8 @@ bad_parameter() {
 	gives 125 "$run" --softib rate=13 "$s" && says err 'had not started' && says err 'rate=13 Gb/s is not a rate'
 }
 
-# The link that a namespace has at the index of an accelerated HCA's parent is taken for the parent: mlx5 then corrupts memory.
+# If a namespace has another link at the index of an accelerated HCA's parent, mlx5 uses it as the parent and corrupts
+# memory.
 wrong_parent() {
 	local s
 	s=$(script parent <<-'EOF'

@@ -1,17 +1,18 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What the fabric promises, shown with the tools a person would use. Runs in the VM:
+# Tests the guarantees of the fabric with the tools of an administrator. Runs in the VM:
 #     tests/fabric/run [--kernel current] tests/fabric/selftest.sh [CASES...]
-# All cases, or those named: device ipoib connected_mode link pkey verbs mtu bond roce namespace accelerated unload.
-# `accelerated=LIST` among the names: the cases after it run with HCAs of that list accelerated (0,2 or all).
-# Prints a sentence per case and a closing line; exits 1 when one does not hold.
-# "# ..." lines record what differs between kernels.
+# Without names it runs all cases: device ipoib connected_mode link pkey verbs mtu bond roce namespace accelerated
+# unload.
+# `accelerated=LIST` among the names: the later cases run with HCAs of that list accelerated (0,2 or all).
+# Prints a sentence per case and a summary; exits with 1 if a case fails.
+# Lines with "# ..." record differences between kernels.
 # shellcheck disable=SC2016,SC1010 # commands for `all` and `eval`, expanded there; `do` is an argument of ping
 set -uo pipefail
 
 passed=0 failed=0
 
-# holds SENTENCE COMMAND...: the case passes when the command succeeds.
+# holds SENTENCE COMMAND...: the case passes if the command succeeds.
 holds() {
 	local sentence=$1 log
 	shift
@@ -28,7 +29,7 @@ holds() {
 
 no() { ! "$@"; }
 
-# soon COMMAND...: it succeeds within fifteen seconds.
+# soon COMMAND...: waits up to fifteen seconds until COMMAND succeeds.
 soon() {
 	local last
 	last=$((SECONDS + 15))
@@ -47,7 +48,7 @@ pings() { in_pod "$1" ping -q -c 1 -W 1 "$2"; }
 carrier() { [[ $(ip -n "$1" -j link show "$2" | jq -r '.[0].operstate') == UP ]]; }
 port_state() { [[ $(rdma -j link show "$1/1" | jq -r '.[0].state') == "$2" ]]; }
 
-# fabric PARAMETER...: the module anew; all netdevs of the old one go with it.
+# fabric PARAMETER...: loads the module again, which replaces all netdevs.
 fabric() {
 	modprobe -r softib && modprobe softib "accelerated=$accelerated" "$@"
 	local dev
@@ -59,8 +60,8 @@ fabric() {
 driver() { ethtool -i "$1" | sed -n 's/^driver: //p'; }
 is_accelerated() { [[ $(driver "$1") == mlx5_core* ]]; }
 
-# child NAMESPACE PARENT NAME [LINK ATTRIBUTE...]: an IPoIB child, in the way that the parent's driver allows: an accelerated
-# one is made beside its parent and moved.
+# child NAMESPACE PARENT NAME [LINK ATTRIBUTE...]: creates an IPoIB child in the way that the parent's driver supports.
+# An accelerated child is created beside its parent and moved.
 child() {
 	local namespace=$1 parent=$2 name=$3
 	shift 3
@@ -71,7 +72,7 @@ child() {
 	fi
 }
 
-# pod NAME PARENT ADDRESS [LINK ATTRIBUTE...]: a namespace with an IPoIB child.
+# pod NAME PARENT ADDRESS [LINK ATTRIBUTE...]: creates a namespace with an IPoIB child.
 pod() {
 	local name=$1 parent=$2 address=$3
 	shift 3
@@ -83,7 +84,7 @@ pod() {
 	ip -n "$name" link set net1 up
 }
 
-# drop_pods NAME...: child first, else the kernel throws it back into this namespace.
+# drop_pods NAME...: deletes the children first; otherwise the kernel moves them to this namespace.
 drop_pods() {
 	local name
 	for name in "$@"; do
@@ -92,7 +93,7 @@ drop_pods() {
 	done
 }
 
-# perf PROGRAM OPTION... : a server on softib0 and a client on softib1, both must finish.
+# perf PROGRAM OPTION...: runs a server on softib0 and a client on softib1; both must succeed.
 perf() {
 	local program=$1 server
 	shift
@@ -145,7 +146,7 @@ ipoib_cases() {
 	holds "a packet larger than the MTU arrives in fragments" in_pod a ping -q -c 1 -W 2 -s 9000 10.0.0.3
 	ip -n a addr add fd00::1/64 dev net1 nodad
 	ip -n c addr add fd00::3/64 dev net1 nodad
-	# Nobody ever asks for this one, so that only its owner is in its group.
+	# No other host joins this group, so its only member is its owner.
 	ip -n c addr add fd00::33/64 dev net1 nodad
 	holds "neighbour discovery finds a pod on another HCA" soon pings a fd00::3
 	holds "the broadcast group lists the ports that joined it" \
@@ -176,8 +177,8 @@ connected_mode_cases() {
 	holds "children in connected mode reach each other" soon pings a 10.0.0.2
 	holds "connected mode carries 60000 octets in one packet" \
 		soon in_pod a ping -q -c 1 -W 1 -M do -s 60000 10.0.0.2
-	# ipoib destroys a link's completion queues without waiting for the work that ends its
-	# connections; it then warns and leaks them. Taking the link down first starts that work.
+	# ipoib destroys a link's completion queues without waiting for the work that ends its connections; it then
+	# warns and leaks them. Setting the link down first starts that work.
 	ip -n a link set net1 down
 	ip -n b link set net1 down
 	sleep 1
@@ -287,8 +288,8 @@ rping_between_pods() {
 	((status == 0)) && grep -q 'ping data: rdma-ping-2' /tmp/client
 }
 
-# mckey leaves before all of its sends are on their way: on a busy machine perhaps before the first one. So the sender starts once
-# the receiver has joined, and again until the receiver has its message.
+# mckey exits before it has sent all of its messages; on a busy machine perhaps before the first one. So the sender
+# starts after the receiver has joined, and starts again until the receiver has its message.
 mckey_between_pods() {
 	in_pod a timeout 60 mckey -m 239.1.1.1 -b 10.0.0.1 -C 1 >/tmp/server 2>&1 &
 	local server=$!
@@ -405,7 +406,7 @@ write_between_namespaces() {
 	wait "$server"
 }
 
-# A program that holds softib0 open while it moves away and back.
+# Keeps softib0 open in a program while the device moves to a namespace and back.
 move_while_open() {
 	ip netns add m
 	ibv_asyncwatch -d softib0 >/tmp/watch 2>&1 &
@@ -421,7 +422,7 @@ move_while_open() {
 	grep -qi 'fatal\|event_type' /tmp/watch
 }
 
-# fails_with REASON COMMAND...: it fails, and says so.
+# fails_with REASON COMMAND...: COMMAND must fail with REASON in its output.
 fails_with() {
 	local reason=$1 log
 	shift
@@ -432,7 +433,7 @@ fails_with() {
 	grep -q "$reason" <<<"$log" || { echo "$log"; return 1; }
 }
 
-# What mlx5 does that ib_ipoib's own data path does not, and that both kinds of HCA talk with each other.
+# The differences between mlx5 and ib_ipoib's own data path; and traffic between both kinds of HCA.
 accelerated_cases() {
 	local accelerated=0,1 index
 	fabric devices=3 pkeys=0xffff,0x8001 rx_queues=2
@@ -515,7 +516,7 @@ unload_cases() {
 	holds "the kernel logged no error about the module" no complaints
 }
 
-# Prints what the kernel complained of that names the module, and what came before it.
+# Prints the kernel's complaints that name the module, with the lines before them.
 complaints() { dmesg | grep -B 40 -E 'WARNING.*softib|\[softib\]|BUG:|memory leak|use-after-free' | tail -n 60; }
 
 reload_under_load() {

@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Accelerated IPoIB: the netdevs of an HCA whose driver brings a data path of
- * its own (struct rdma_netdev), as mlx5 does.  ib_ipoib keeps the protocol
- * (joins, paths, neighbours); sending and receiving are done here.
+ * Accelerated IPoIB: the netdevs of an HCA whose driver has its own data path
+ * (struct rdma_netdev), as mlx5 has.  ib_ipoib keeps the protocol (joins,
+ * paths, neighbours); this file sends and receives.
  *
- * The rules are those of drivers/net/ethernet/mellanox/mlx5/core/ipoib:
+ * The rules are the same as in drivers/net/ethernet/mellanox/mlx5/core/ipoib:
  *  - The first netdev of an HCA is the parent, all others are its children.
  *  - A child looks for its parent by index, in its own network namespace, at
  *    the moment it is registered (mlx5i_parent_get).  If that namespace has no
- *    such link: EINVAL.  If it has another one, mlx5 takes foreign memory for
+ *    such link: EINVAL.  If it has another one, mlx5 uses foreign memory as
  *    its table of queue pairs; here that is a WARN with "BUG:" and EINVAL.
  *  - A child has at least as many RX queues as its parent uses
  *    (mlx5i_pkey_dev_init).
  *  - The parent keeps its number of channels while it has children
  *    (mlx5i_set_channels).
- *  - Children have no receive queues that are used: a packet for a child comes
- *    through the parent, which must be open (mlx5i_complete_rx_cqe).
- *  - No connected mode: nothing sets the RC bit of the hardware address.
+ *  - Children do not use receive queues of their own: packets for a child
+ *    come through the parent, which must be open (mlx5i_complete_rx_cqe).
+ *  - No connected mode: the driver never sets the RC bit of the hardware
+ *    address.
  *
  * Invariant: a netdev is in its parent's table of queue pairs from its
- * registration until before it goes away, and receives only while it and its
- * parent are open.
+ * registration until its removal begins.  It receives only while both it and
+ * its parent are open.
  */
 #include <linux/bitmap.h>
 #include <linux/etherdevice.h>
@@ -33,9 +34,9 @@
 
 #include "softib.h"
 
-/* Packets of one netdev that wait for the switch; its queues stop at it. */
+/* A netdev's queues stop when this many packets wait for the switch. */
 #define SEND_QUEUE_LEN	1024
-/* As long as an IPoIB hardware address; ib_ipoib's pseudo header on receive. */
+/* The length of an IPoIB hardware address: ib_ipoib's pseudo header. */
 #define PSEUDO_LEN	20
 /* struct ipoib_header: protocol and a reserved word. */
 #define ENCAP_LEN	4
@@ -45,18 +46,18 @@
  * @dev: the netdev
  * @hca: its HCA
  * @parent: the netdev whose receive queues it uses; NULL for a parent
- * @is_child: fixed at creation, before the parent is known
+ * @is_child: set at creation, before the parent is known
  * @qpn: number of its underlay queue pair
  * @registered: whether the parent's table has it
  * @open: whether the queue pair receives
- * @pkey_index: what ib_ipoib wants the queue pair to have
- * @qp_pkey_index: what it got when it was opened
- * @qkey: what it sends with
- * @children: how many netdevs have this one as @parent; under RTNL
+ * @pkey_index: the queue pair's P_Key index that ib_ipoib has set
+ * @qp_pkey_index: the P_Key index since the queue pair was opened
+ * @qkey: the Q_Key of sent packets
+ * @children: number of netdevs whose @parent is this one; under RTNL
  * @peers: entry in the table of the HCA
- * @outgoing: packets on their way to the switch
- * @queued: their number
- * @send: takes them there
+ * @outgoing: packets that wait for the switch
+ * @queued: number of packets in @outgoing
+ * @send: the work that sends @outgoing
  * @lock: protects @outgoing
  */
 struct accel_link {
@@ -79,13 +80,13 @@ struct accel_link {
 	atomic64_t rx_packets, rx_bytes, tx_packets, tx_bytes, tx_dropped;
 };
 
-/* The private memory of the netdev; ib_ipoib's priv_size bounds it. */
+/* The private memory of the netdev.  ib_ipoib's priv_size limits its size. */
 struct accel_priv {
 	struct rdma_netdev rn;
 	struct accel_link *link;
 };
 
-/* An underlay queue pair that is attached to a multicast group. */
+/* The attachment of an underlay queue pair to a multicast group. */
 struct membership {
 	struct list_head list;
 	struct accel_link *link;
@@ -118,7 +119,7 @@ static void set_packet_type(struct sk_buff *skb, const struct net_device *dev,
 		skb->pkt_type = PACKET_MULTICAST;
 }
 
-/* Hands @dgram to the stack, with the header that ib_ipoib's packets have. */
+/* Passes @dgram to the stack, with the header of ib_ipoib's packets. */
 static void receive(struct accel_link *link,
 		    const struct softib_datagram *dgram)
 {
@@ -242,7 +243,7 @@ static void send_work(struct work_struct *work)
 		kfree(packet);
 		cond_resched();
 	}
-	/* A sender stops the queues before it starts this work once more. */
+	/* A sender stops the queues before it schedules this work again. */
 	if (READ_ONCE(link->open) && netif_queue_stopped(link->dev))
 		netif_tx_wake_all_queues(link->dev);
 }
@@ -271,7 +272,7 @@ static struct packet *make_packet(struct accel_link *link,
 	return packet;
 }
 
-/* ib_ipoib may free @ah at once: what it says is copied. */
+/* ib_ipoib may free @ah after the call, so its contents are copied. */
 static int accel_send(struct net_device *dev, struct sk_buff *skb,
 		      struct ib_ah *ah, u32 dqpn)
 {
@@ -315,7 +316,7 @@ static int accel_attach_mcast(struct net_device *dev, struct ib_device *ibdev,
 	return 0;
 }
 
-/* Takes out one membership of @link in @gid, or in any group if it is NULL. */
+/* Removes one membership of @link in @gid, or in any group if it is NULL. */
 static bool drop_membership(struct accel_link *link, const union ib_gid *gid)
 {
 	struct membership *member, *found = NULL;
@@ -431,10 +432,10 @@ static void accel_uninit(struct net_device *dev)
 }
 
 /*
- * The link that mlx5 would take for the parent, with a reference.
+ * The link that mlx5 would use as the parent, with a reference.
  *
  * Return: NULL if the namespace of @dev has no link with the parent's index,
- * or has another one there.
+ * or if that link is not the parent.
  */
 static struct net_device *parent_get(struct accel_link *link)
 {
@@ -508,7 +509,9 @@ static const struct net_device_ops child_ops = {
 
 /* --- ethtool ------------------------------------------------------------ */
 
-/* mlx5's name: programs tell by it which driver a netdev has. */
+/*
+ * The name that mlx5 reports: programs identify the driver of a netdev by it.
+ */
 static void get_drvinfo(struct net_device *dev, struct ethtool_drvinfo *info)
 {
 	strscpy(info->driver, "mlx5_core[ib_ipoib]", sizeof(info->driver));
@@ -564,7 +567,7 @@ static const struct ethtool_ops child_ethtool_ops = {
 
 /* --- creation ----------------------------------------------------------- */
 
-/* The last call on a netdev: its memory goes next. */
+/* The last call on a netdev, before its memory is freed. */
 static void accel_free(struct net_device *dev)
 {
 	struct accel_link *link = to_link(dev);
@@ -579,7 +582,7 @@ static void accel_free(struct net_device *dev)
 	kfree(link);
 }
 
-/* Gives @link a queue pair, and the HCA's part: the first one is the parent. */
+/* Gives @link a queue pair of the HCA.  The first link becomes the parent. */
 static int join_hca(struct accel_link *link)
 {
 	struct softib_accel *accel = &link->hca->accel;
@@ -646,13 +649,13 @@ static int accel_setup(struct ib_device *ibdev, softib_port_t port,
 }
 
 /**
- * softib_accel_params - what ib_core asks before it makes an IPoIB netdev
+ * softib_accel_params - the parameters of a new IPoIB netdev for ib_core
  * @ibdev: the HCA
  * @port: its port
  * @type: the kind of netdev
- * @params: the answer
+ * @params: set to the parameters
  *
- * Return: 0, or -EOPNOTSUPP if ib_ipoib is to use its own data path.
+ * Return: 0, or -EOPNOTSUPP if ib_ipoib must use its own data path.
  */
 int softib_accel_params(struct ib_device *ibdev, softib_port_t port,
 			enum rdma_netdev_t type,
@@ -673,7 +676,7 @@ int softib_accel_params(struct ib_device *ibdev, softib_port_t port,
 }
 
 /**
- * softib_accel_init - before the HCA is registered
+ * softib_accel_init - initialise before the HCA is registered
  * @hca: the HCA
  * @enabled: whether its IPoIB netdevs are accelerated
  * @queues: their RX queues, 1 to SOFTIB_MAX_QUEUES

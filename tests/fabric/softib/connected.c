@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Connected transports, RC and UC.  One work request moves at once from the
- * memory of one HCA to that of the other; a real HCA would do so packet by
- * packet with the same result.
+ * Connected transports, RC and UC.  The data of a work request is copied at
+ * once from the memory of one HCA to that of the other.  A real HCA sends it
+ * packet by packet, with the same result.
  */
 #include "softib.h"
 
@@ -16,7 +16,7 @@ struct transfer {
 };
 
 /*
- * The queue pair that @sqp is connected to, or NULL when no packet would reach
+ * The queue pair that @sqp is connected to, or NULL if no packet would reach
  * it.  The caller holds rcu_read_lock().
  */
 static struct rvt_qp *peer_of(struct rvt_qp *sqp)
@@ -73,7 +73,10 @@ static struct rvt_sge_state local_memory(struct rvt_swqe *wqe)
 	};
 }
 
-/* Sets @memory to what the request names; false when it may not. */
+/*
+ * Sets @memory to the memory of the request.  Returns false if access is
+ * denied.
+ */
 static bool remote_memory(struct transfer *t, u32 len, u64 addr, u32 rkey,
 			  int access, struct rvt_sge_state *memory)
 {
@@ -162,7 +165,7 @@ static enum softib_verdict do_write_op(struct transfer *t)
 				   &to))
 			return fail(t, IB_WC_REM_ACCESS_ERR,
 				    IB_WC_LOC_PROT_ERR);
-		/* User space polls for the last byte: write it last. */
+		/* User space polls for the last byte, so it is written last. */
 		copy(t, &to, &from, wqe->length, true, false,
 		     rvt_is_user_qp(qp));
 	}
@@ -209,7 +212,7 @@ static enum softib_verdict do_atomic_op(struct transfer *t)
 	return SOFTIB_DONE;
 }
 
-/* Carries the request out at the responder, whose r_lock is held. */
+/* Executes the request at the responder, whose r_lock is held. */
 static enum softib_verdict execute(struct transfer *t)
 {
 	switch (t->wqe->wr.opcode) {
@@ -230,7 +233,7 @@ static enum softib_verdict execute(struct transfer *t)
 	}
 }
 
-/* Memory registration and invalidation concern the sender alone. */
+/* Memory registration and invalidation affect only the sender. */
 static bool do_local_op(struct rvt_qp *sqp, struct rvt_swqe *wqe,
 			enum ib_wc_status *status)
 {
@@ -258,7 +261,7 @@ static void account(struct rvt_qp *from, struct rvt_qp *to, u32 octets)
 	atomic64_add(octets, &sink->received.octets);
 }
 
-/* To a sender over UC a packet that did not arrive is one that was sent. */
+/* A UC sender cannot distinguish a lost packet from a sent one. */
 static enum softib_verdict as_seen_by_sender(struct rvt_qp *sqp,
 					     enum softib_verdict verdict,
 					     enum ib_wc_status *status)
@@ -270,10 +273,10 @@ static enum softib_verdict as_seen_by_sender(struct rvt_qp *sqp,
 }
 
 /**
- * softib_send_connected - carry out one work request of an RC or UC queue pair
+ * softib_send_connected - execute one work request of an RC or UC queue pair
  * @sqp: the requester
  * @wqe: the work request
- * @status: set for SOFTIB_DONE: what to complete the request with
+ * @status: set for SOFTIB_DONE: the status of the request's completion
  * @rnr_timer: set for SOFTIB_RNR: the responder's RNR NAK timer field
  */
 enum softib_verdict softib_send_connected(struct rvt_qp *sqp,

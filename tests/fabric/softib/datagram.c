@@ -38,7 +38,7 @@ static void drop(struct softib_hca *hca)
 
 /*
  * Puts @dgram into the next receive buffer of @qp.  A buffer that is too small
- * is kept for the next packet, as no completion tells of a dropped one.
+ * stays for the next packet, because a dropped packet has no completion.
  */
 static void receive(struct softib_hca *to, struct rvt_qp *qp,
 		    struct softib_datagram *dgram, u16 pkey_index)
@@ -79,9 +79,9 @@ dropped:
 }
 
 /*
- * The index that lets @qp take a packet of P_Key @pkey, or -1.  QP 1 takes what
- * any entry of the table matches, others what theirs does (IBA 10.9.3); QP 0
- * has no P_Key.
+ * The index of the P_Key by which @qp accepts a packet with @pkey, or -1.  QP 1
+ * accepts a match with any entry of the table, other queue pairs only a match
+ * with their own entry (IBA 10.9.3).  QP 0 has no P_Key.
  */
 static int matching_pkey(const struct softib_hca *to, const struct rvt_qp *qp,
 			 u16 pkey)
@@ -164,7 +164,7 @@ static bool is_multicast(u32 dlid)
 	       dlid < be16_to_cpu(IB_LID_PERMISSIVE);
 }
 
-/* Return: whether @dgram is a question to the subnet administrator. */
+/* Return: whether @dgram is a request to the subnet administrator. */
 static bool is_sa_query(const struct rvt_qp *sqp, const struct softib_datagram *dgram)
 {
 	const struct ib_sa_mad *mad = dgram->data;
@@ -189,10 +189,10 @@ static void ask_sa(struct softib_hca *from, struct rvt_qp *sqp,
 }
 
 /**
- * softib_datagram_address - say where a datagram goes and comes from
+ * softib_datagram_address - set the source and destination of a datagram
  * @from: the sender's HCA
  * @ah: the address handle's attributes
- * @dgram: the datagram; its data, queue pairs and keys are the caller's part
+ * @dgram: the datagram; the caller sets its data, queue pairs and keys
  */
 void softib_datagram_address(struct softib_hca *from, struct rdma_ah_attr *ah,
 			     struct softib_datagram *dgram)
@@ -226,7 +226,7 @@ static void address(struct softib_hca *from, struct rvt_qp *sqp,
 
 	dgram->dqpn = rvt_get_swqe_remote_qpn(wqe);
 	dgram->qkey = rvt_get_swqe_remote_qkey(wqe);
-	/* A Q_Key with the high bit set stands for the sender's own. */
+	/* If the high bit of a Q_Key is set, the sender's own one is used. */
 	if (dgram->qkey & BIT(31))
 		dgram->qkey = sqp->qkey;
 	dgram->pkey = rvt_get_pkey(&from->rdi, 0, pkey_index);
@@ -251,9 +251,9 @@ static void deliver(struct softib_hca *from, struct softib_datagram *dgram)
 }
 
 /**
- * softib_datagram_carry - carry a datagram from a port to its receivers
+ * softib_datagram_carry - forward a datagram from a port to its receivers
  * @from: HCA of the sender
- * @dgram: the datagram; a port without cable loses it
+ * @dgram: the datagram; dropped if the port has no cable
  */
 void softib_datagram_carry(struct softib_hca *from,
 			   struct softib_datagram *dgram)
@@ -265,12 +265,12 @@ void softib_datagram_carry(struct softib_hca *from,
 }
 
 /**
- * softib_send_datagram - carry one work request to its receivers
+ * softib_send_datagram - send one work request to its receivers
  * @sqp: the sender
  * @wqe: the work request
  *
- * Return: the status to complete it with; a lost packet is a success, as it is
- * to a sender of datagrams.
+ * Return: the status of the completion.  A lost packet counts as a success,
+ * because a sender of datagrams does not notice it.
  */
 enum ib_wc_status softib_send_datagram(struct rvt_qp *sqp, struct rvt_swqe *wqe)
 {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Multicast groups and who is in them.
+ * Multicast groups and their members.
  *
- * The IPoIB broadcast group of each partition is there from the start, as an
- * administrator of a real fabric configures it; every other group is made by
- * its first full member and forgotten with its last.  The list can be read in
- * /sys/kernel/debug/softib/groups.
+ * The IPoIB broadcast group of each partition exists from the start, like the
+ * groups that an administrator configures on a real fabric.  The first full
+ * member creates any other group, and the group ends with the last one.  The
+ * file /sys/kernel/debug/softib/groups lists all groups.
  */
 #include <linux/bitmap.h>
 #include <linux/debugfs.h>
@@ -24,7 +24,7 @@
 #define JOIN_RECEIVES		(JOIN_FULL | JOIN_NON)
 #define JOIN_KEEPS_GROUP	(JOIN_FULL | JOIN_SEND_ONLY_FULL)
 
-/* What a request must say about a group that it makes. */
+/* The components that a request must set to create a group. */
 #define CREATE_COMPONENTS \
 	(IB_SA_MCMEMBER_REC_QKEY | IB_SA_MCMEMBER_REC_PKEY | \
 	 IB_SA_MCMEMBER_REC_TRAFFIC_CLASS | IB_SA_MCMEMBER_REC_SL | \
@@ -32,7 +32,7 @@
 
 struct group {
 	struct list_head list;
-	/* What all members share; the fields of a port are zero. */
+	/* The values that all members share; the fields of a port are zero. */
 	struct softib_mcmember rec;
 	bool permanent;
 	u8 join_state[SOFTIB_MAX_HCAS];
@@ -44,7 +44,7 @@ static DECLARE_BITMAP(mlids, MLIDS);
 static unsigned int last_mlid;
 static struct dentry *debugfs;
 
-/* The switch's forwarding table: a bit per HCA, read without the lock. */
+/* The switch's forwarding table: one bit per HCA, read without the lock. */
 static u16 receivers[MLIDS];
 
 u16 softib_group_receivers(u16 mlid)
@@ -70,7 +70,7 @@ static struct group *find(const union ib_gid *mgid)
 	return NULL;
 }
 
-/* The next MLID after the last one given out: a stale one stays unused long. */
+/* The MLID after the last one, so that a released MLID stays unused long. */
 static int mlid_take(__be16 *mlid)
 {
 	unsigned int i = find_next_zero_bit(mlids, MLIDS, last_mlid + 1);
@@ -129,7 +129,7 @@ static void set_join_state(struct group *group, unsigned int unit, u8 state)
 	forget(group);
 }
 
-/* What the SA tells @hca about @group. */
+/* The SA's description of @group for @hca. */
 static void describe(const struct group *group, const struct softib_hca *hca,
 		     struct softib_mcmember *rec)
 {
@@ -155,8 +155,8 @@ static u8 exactly(u8 value)
 }
 
 /*
- * The value of a new group: what the request names exactly, else the port's,
- * if that is what the request asks for; 0 if it is not.
+ * A value of a new group: the exact value of the request, or the port's value
+ * if it satisfies the request, or 0 if it does not.
  */
 static u8 choose(u8 wanted, bool given, u8 port, int (*weight)(u8 value))
 {
@@ -170,7 +170,7 @@ static u8 choose(u8 wanted, bool given, u8 port, int (*weight)(u8 value))
 	return 0;
 }
 
-/* A request without MGID gets one of the SA's own (IBA 15.2.5.17.2). */
+/* If a request has no MGID, the SA assigns one of its own (IBA 15.2.5.17.2). */
 static void assign_mgid(struct softib_mcmember *rec)
 {
 	static u32 next;
@@ -211,7 +211,7 @@ static enum softib_sa_status create(struct softib_hca *hca,
 	return *group ? SOFTIB_SA_OK : SOFTIB_SA_NO_RESOURCES;
 }
 
-/* Whether what a request says about an existing group is so. */
+/* Whether a request matches the properties of an existing group. */
 static bool agrees(const struct group *group, const struct softib_mcmember *rec,
 		   ib_sa_comp_mask mask)
 {
@@ -237,7 +237,7 @@ static bool port_can_join(const struct softib_hca *hca, const struct group *grou
 	       rate_weight(group->rec.rate & 0x3f) <= rate_weight(hca->rate->sa);
 }
 
-/* What a join must be before any group is looked at. */
+/* The checks of a join that need no group. */
 static bool well_formed(const struct softib_hca *hca,
 			const struct softib_mcmember *rec, ib_sa_comp_mask mask)
 {
@@ -248,17 +248,17 @@ static bool well_formed(const struct softib_hca *hca,
 		return false;
 	if (!(mask & IB_SA_MCMEMBER_REC_JOIN_STATE) || !(rec->scope_join & 0xf))
 		return false;
-	/* One port does not join for another. */
+	/* A port may join only for itself. */
 	softib_port_gid(hca, &own);
 	return !(mask & IB_SA_MCMEMBER_REC_PORT_GID) ||
 	       !memcmp(&rec->port_gid, &own, sizeof(own));
 }
 
 /**
- * softib_group_join - MCMemberRecord Set: join a group, make it if need be
+ * softib_group_join - MCMemberRecord Set: join a group, create it if needed
  * @hca: the port that joins
  * @rec: the request; becomes the group's record
- * @mask: which components of @rec the request gives
+ * @mask: the components of @rec that the request sets
  */
 enum softib_sa_status softib_group_join(struct softib_hca *hca,
 					struct softib_mcmember *rec,
@@ -291,7 +291,7 @@ enum softib_sa_status softib_group_join(struct softib_hca *hca,
 }
 
 /**
- * softib_group_leave - MCMemberRecord Delete: give up join states
+ * softib_group_leave - MCMemberRecord Delete: remove join states
  * @hca: the port that leaves
  * @rec: the request; becomes the group's record
  */
@@ -317,9 +317,9 @@ enum softib_sa_status softib_group_leave(struct softib_hca *hca,
 }
 
 /**
- * softib_group_get - MCMemberRecord Get: what a group is
- * @hca: the port that asks
- * @rec: names the group by its MGID; becomes its record
+ * softib_group_get - MCMemberRecord Get: the record of a group
+ * @hca: the port that sends the request
+ * @rec: its MGID selects the group; becomes the group's record
  */
 enum softib_sa_status softib_group_get(struct softib_hca *hca,
 				       struct softib_mcmember *rec)
@@ -335,7 +335,7 @@ enum softib_sa_status softib_group_get(struct softib_hca *hca,
 }
 
 /**
- * softib_groups_drop_port - end all memberships of a port
+ * softib_groups_drop_port - remove all memberships of a port
  * @hca: the port
  */
 void softib_groups_drop_port(struct softib_hca *hca)
@@ -350,10 +350,10 @@ void softib_groups_drop_port(struct softib_hca *hca)
 }
 
 /**
- * softib_partition_provide - have the IPoIB broadcast group of a partition
- * @pkey: the partition; nothing is done for an empty table entry
+ * softib_partition_provide - ensure the IPoIB broadcast group of a partition
+ * @pkey: the partition; 0 stands for an empty table entry and has no effect
  *
- * MGID as RFC 4391 section 4 has it for IPv4, of link-local scope.
+ * The MGID is the one of RFC 4391 section 4 for IPv4, with link-local scope.
  *
  * Return: 0 or a negative errno.
  */
@@ -366,7 +366,7 @@ int softib_partition_provide(u16 pkey)
 		.qkey = cpu_to_be32(SOFTIB_QKEY),
 		.pkey = cpu_to_be16(full),
 		.mtu = exactly(softib_group_mtu),
-		/* The slowest rate there is, so that no port is too slow. */
+		/* The lowest rate, so that every port can join. */
 		.rate = exactly(IB_RATE_10_GBPS),
 		.lifetime = exactly(SOFTIB_LIFETIME),
 	};
@@ -396,7 +396,7 @@ static void show_members(struct seq_file *s, const struct group *group)
 	}
 }
 
-/* A line a group: MGID, MLID, P_Key, Q_Key, MTU, rate (Gb/s), its members. */
+/* One line per group: MGID, MLID, P_Key, Q_Key, MTU, rate (Gb/s), members. */
 static int groups_show(struct seq_file *s, void *unused)
 {
 	const struct group *group;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * One HCA as rdmavt and ib_core see it.
+ * One HCA, as a device of rdmavt and ib_core.
  */
 #include <linux/module.h>
 #include <linux/pci.h>
@@ -9,7 +9,7 @@
 
 #include "softib.h"
 
-/* rdmavt names the PCI device of an HCA in its messages and asks no more of it. */
+/* rdmavt uses the PCI device of an HCA only for its name in messages. */
 static struct pci_dev pci_stand_in = {
 	.dev.init_name = "softib",
 };
@@ -47,7 +47,7 @@ static int query_port_state(struct rvt_dev_info *rdi, softib_port_t port,
 	return 0;
 }
 
-/* A consumer may ask for it (ibportstate does); only the cable shuts a port. */
+/* ibportstate may request it, but only the cable changes the link. */
 static int shut_down_port(struct rvt_dev_info *rdi, softib_port_t port)
 {
 	return -EOPNOTSUPP;
@@ -75,18 +75,18 @@ static int modify_device(struct ib_device *ibdev, int mask,
 }
 
 /*
- * That it exists is what lets ib_core move the device between namespaces, or
- * unregister it, while processes hold it open.  There is nothing to do: what
- * user space has mapped are queues in memory that each mapping keeps alive.
+ * Because this function exists, ib_core can move or unregister the device while
+ * processes have it open.  It does nothing: user space maps only queues in
+ * memory, and each mapping keeps its queue alive.
  */
 static void disassociate_ucontext(struct ib_ucontext *context)
 {
 }
 
 /*
- * rdmavt requires every driver to have something for its ports in sysfs.  Before
- * Linux 5.14 that was a function, and ib_core moves no device between namespaces
- * that has one: drop_leftovers() removes it.
+ * rdmavt requires a sysfs entry for the ports of every driver.  Before Linux
+ * 5.14 that was a function, and ib_core does not move a device with such a
+ * function between namespaces: drop_leftovers() removes it.
  */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(5, 14, 0)
 static int init_port(struct ib_device *ibdev, softib_port_t port,
@@ -100,7 +100,7 @@ static const struct attribute_group *no_port_groups[] = { NULL };
 
 static const struct ib_device_ops softib_device_ops = {
 	.owner = THIS_MODULE,
-	/* Of rdmavt's drivers; rdma-core finds its user space half by it. */
+	/* A driver of rdmavt; rdma-core selects its provider by this id. */
 	.driver_id = RDMA_DRIVER_HFI1,
 #if LINUX_VERSION_CODE < KERNEL_VERSION(5, 14, 0)
 	.init_port = init_port,
@@ -114,11 +114,12 @@ static const struct ib_device_ops softib_device_ops = {
 };
 
 /*
- * rdmavt keeps a MAD agent for so many ports, to send traps with.  softib sends
- * none, and such an agent would be left dangling when the device moves to
- * another namespace.  Before Linux 5.14 rdmavt also answers EINVAL to a query of
- * a port above this number (ibport_num_to_index()), which fails the registration
- * of the device.  There the number is 1, and drop_leftovers() closes the agent.
+ * rdmavt keeps a MAD agent for this number of ports, to send traps.  softib
+ * sends none, and such an agent would become stale when the device moves to
+ * another namespace.  Before Linux 5.14 rdmavt also returns EINVAL for a query
+ * of a port above this number (ibport_num_to_index()), which fails the
+ * registration of the device.  There the number is 1, and drop_leftovers()
+ * closes the agent.
  */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(5, 14, 0)
 #define TRAP_PORTS 1
@@ -134,7 +135,7 @@ static void set_params(struct softib_hca *hca)
 		.qpn_start = 1,
 		.qpn_inc = 1,
 		.qos_shift = 1,
-		/* Accelerated IPoIB has these. */
+		/* Reserved for accelerated IPoIB. */
 		.qpn_res_start = SOFTIB_UNDERLAY_QPN,
 		.qpn_res_end = SOFTIB_UNDERLAY_QPN + SOFTIB_UNDERLAY_QPS - 1,
 		.psn_mask = 0xffffff,
@@ -208,8 +209,8 @@ static void set_ops(struct rvt_dev_info *rdi)
 }
 
 /**
- * softib_hca_create - allocate an HCA and fill it in
- * @pdev: its parent, whose id is the unit
+ * softib_hca_create - allocate and initialise an HCA
+ * @pdev: its parent; the id of @pdev is the unit
  * @guid: node and port GUID
  * @pkeys: P_Key table
  * @rate: link rate
@@ -263,16 +264,17 @@ static void drop_leftovers(struct softib_hca *hca)
 	if (agent)
 		ib_unregister_mad_agent(agent);
 	/*
-	 * It does nothing.  Left in place, it would make
-	 * ib_device_set_netns_put() answer EOPNOTSUPP, as it does to hfi1.
+	 * The function does nothing.  If it stayed, ib_device_set_netns_put()
+	 * would return EOPNOTSUPP, as it does for hfi1.
 	 */
 	hca->rdi.ibdev.ops.init_port = NULL;
 #endif
 }
 
 /**
- * softib_hca_register - announce an HCA, its partitions first
- * @hca: the HCA; the switch must find it already, its clients send at once
+ * softib_hca_register - register an HCA, after its partitions
+ * @hca: the HCA; the switch must have it already, because its clients send
+ *       packets at once
  *
  * Return: 0 or a negative errno.
  */

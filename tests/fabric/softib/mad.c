@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * MADs that come to a port: its agent for performance management, which backs
- * the counters in sysfs (ports/1/counters) and answers perfquery, and the way
- * to its agent for subnet management.
+ * MADs for a port.  The performance management agent serves the counters in
+ * sysfs (ports/1/counters) and perfquery.  Subnet management packets are passed
+ * to smp.c.
  */
 #include <linux/limits.h>
 #include <rdma/ib_pma.h>
@@ -27,7 +27,7 @@ static void get_class_port_info(struct ib_class_port_info *info)
 	ib_set_cpi_resp_time(info, SOFTIB_LIFETIME);
 }
 
-/* PortXmitData and PortRcvData count four octets as one (IBA 16.1.3.5). */
+/* The unit of PortXmitData and PortRcvData is four octets (IBA 16.1.3.5). */
 static void get_counters(struct softib_hca *hca, struct ib_pma_portcounters *c)
 {
 	c->port_select = 1;
@@ -90,7 +90,7 @@ static int answer_perf(struct softib_hca *hca, const struct ib_mad *in,
 /*
  * The process_mad operation of struct ib_device_ops.
  *
- * Return: IB_MAD_RESULT_SUCCESS, with IB_MAD_RESULT_REPLY when @out is filled.
+ * Return: IB_MAD_RESULT_SUCCESS, with IB_MAD_RESULT_REPLY if @out is set.
  */
 int softib_process_mad(struct ib_device *ibdev, int flags, softib_port_t port,
 		       const struct ib_wc *in_wc, const struct ib_grh *in_grh,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Module parameters, and the table of HCAs that the switch forwards by.
+ * Module parameters, and the table of HCAs that the switch uses to forward.
  *
- * An entry of the table is visible from before its HCA is registered until
- * before its HCA goes away; readers hold rcu_read_lock().
+ * An entry of the table is visible from before the registration of its HCA
+ * until before its removal.  Readers hold rcu_read_lock().
  */
 #include <linux/module.h>
 #include <linux/rcupdate.h>
@@ -57,7 +57,7 @@ enum ib_mtu softib_group_mtu;
 static struct softib_hca __rcu *hcas[SOFTIB_MAX_HCAS];
 static DEFINE_MUTEX(hcas_lock);	/* an HCA that is in the table stays there */
 
-/* Callers of the three hold rcu_read_lock() or hcas_lock. */
+/* The callers of these three functions hold rcu_read_lock() or hcas_lock. */
 struct softib_hca *softib_by_unit(unsigned int unit)
 {
 	return rcu_dereference_check(hcas[unit], 1);
@@ -90,7 +90,7 @@ struct softib_hca *softib_by_gid(const union ib_gid *gid)
 	return NULL;
 }
 
-/* Calls @fn for each HCA, none of which goes away meanwhile. */
+/* Calls @fn for each HCA.  No HCA is removed meanwhile. */
 void softib_for_each(void (*fn)(struct softib_hca *hca))
 {
 	struct softib_hca *hca;
@@ -124,7 +124,9 @@ static int mtu_parse(const char *name, unsigned int value, enum ib_mtu *out)
 	return 0;
 }
 
-/* The table of HCA @unit in the parameter pkeys: part @unit, or the last. */
+/*
+ * Sets @table for HCA @unit from the parameter pkeys: part @unit, or the last.
+ */
 static int pkeys_of(unsigned int unit, u16 *table)
 {
 	const char *part = pkeys, *end;
@@ -153,7 +155,7 @@ static bool starts_up(unsigned int unit)
 	return true;
 }
 
-/* Reads the parameter accelerated. */
+/* Parses the parameter accelerated. */
 static int accelerated_parse(void)
 {
 	int ret = 0;
@@ -266,9 +268,9 @@ static void hca_remove(unsigned int unit)
 	pdev = hca->pdev;
 	sysfs_remove_group(&pdev->dev.kobj, &softib_port_group);
 	/*
-	 * Off the switch first: rdmavt frees the table of queue pairs while it
-	 * unregisters, and packets of other HCAs must not look there.  The SA
-	 * still answers this HCA, so that clients leave their groups.
+	 * The switch must lose the HCA first: rdmavt frees the table of queue
+	 * pairs while it unregisters, and packets of other HCAs must not use it.
+	 * The SA still answers this HCA, so that clients leave their groups.
 	 */
 	table_set(unit, NULL);
 	softib_hca_unregister(hca);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What can be seen and changed of a port while the fabric runs:
+ * The attributes of a port that are visible and settable while the fabric runs:
  *
  * /sys/devices/platform/softib.N/link   1 = cable in, 0 = cable out
  * /sys/devices/platform/softib.N/lid    unicast LID
@@ -8,7 +8,7 @@
  * /sys/devices/platform/softib.N/rate   Gb/s
  * /sys/devices/platform/softib.N/guid   node and port GUID
  *
- * Each change tells the HCA's clients what a real subnet manager's would.
+ * A change sends the HCA's clients the events of a real subnet manager.
  */
 #include <linux/sysfs.h>
 
@@ -40,7 +40,7 @@ const struct softib_rate *softib_rate_find(unsigned int gbps)
  * @len: length of @text
  * @table: SOFTIB_PKEYS entries, the rest of which become empty
  *
- * Return: 0, or -EINVAL when @text is no such list, or longer than the table.
+ * Return: 0, or -EINVAL if @text is no such list or longer than the table.
  */
 int softib_pkeys_parse(const char *text, size_t len, u16 *table)
 {
@@ -61,9 +61,9 @@ int softib_pkeys_parse(const char *text, size_t len, u16 *table)
 }
 
 /**
- * softib_pkeys_match - whether a packet of P_Key @a may reach P_Key @b
- * @a: the packet's
- * @b: the receiver's
+ * softib_pkeys_match - whether a packet with P_Key @a may reach P_Key @b
+ * @a: the P_Key of the packet
+ * @b: the P_Key of the receiver
  *
  * IBA 10.9.3: same partition, and not both limited members.
  */
@@ -73,11 +73,11 @@ bool softib_pkeys_match(u16 a, u16 b)
 }
 
 /**
- * softib_pkey_index - where a port's table has the partition of @pkey
+ * softib_pkey_index - find the partition of @pkey in a port's table
  * @hca: the port
- * @pkey: the partition, its membership bit does not count
+ * @pkey: the partition; its membership bit is ignored
  *
- * Return: the index, of a full membership if there is one; -1 for none.
+ * Return: the index, preferably of a full membership; -1 if there is none.
  */
 int softib_pkey_index(const struct softib_hca *hca, u16 pkey)
 {
@@ -113,7 +113,9 @@ static void port_event(struct softib_hca *hca, enum ib_event_type type)
 	ib_dispatch_event(&event);
 }
 
-/* The subnet manager asks a port's clients to join again and to find paths anew. */
+/*
+ * Requests the port's clients to join again and to resolve their paths again.
+ */
 static void reregister(struct softib_hca *hca)
 {
 	port_event(hca, IB_EVENT_CLIENT_REREGISTER);
@@ -144,8 +146,9 @@ static ssize_t link_store(struct device *dev, struct device_attribute *attr,
 		WRITE_ONCE(hca->up, up);
 		if (up) {
 			/*
-			 * The subnet manager forgot the port while it was
-			 * away, and says so: clients must join again.
+			 * A subnet manager forgets a port that is down, and
+			 * reports it when the port returns: clients must join
+			 * again.
 			 */
 			port_event(hca, IB_EVENT_PORT_ACTIVE);
 			reregister(hca);
@@ -185,7 +188,10 @@ static ssize_t lid_store(struct device *dev, struct device_attribute *attr,
 		WRITE_ONCE(hca->lid, lid);
 		softib_groups_drop_port(hca);
 		port_event(hca, IB_EVENT_LID_CHANGE);
-		/* All ports ask for their paths again: they hold the old LID. */
+		/*
+		 * The clients of all ports cache the old LID and must resolve
+		 * their paths again.
+		 */
 		softib_for_each(reregister);
 	} else if (owner != hca) {
 		ret = -EEXIST;

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The send engine: one work item per queue pair takes work requests off its
- * send queue in order and moves their data.  rdmavt keeps the queues; a work
- * item never runs twice at a time, so that one request is in hand per queue.
+ * The send engine: one work item per queue pair removes work requests from its
+ * send queue in order and moves their data.  rdmavt owns the queues.  A work
+ * item never runs concurrently with itself, so each queue has at most one
+ * request in progress.
  *
- * Lock order, as in rdmavt: r_lock, then s_lock.  Neither is held while data
- * moves, except the receiver's r_lock.
+ * Lock order, as in rdmavt: r_lock, then s_lock.  While data moves, only the
+ * receiver's r_lock is held.
  */
 #include <linux/slab.h>
 #include <rdma/ib_hdrs.h>
 
 #include "softib.h"
 
-/* Work requests after which the engine lets others run. */
+/* The number of work requests after which the engine yields the processor. */
 #define SEND_BATCH 64
 
 static bool is_connected(const struct rvt_qp *qp)
@@ -33,8 +34,8 @@ static void unlock_qp(struct rvt_qp *qp)
 }
 
 /*
- * The next work request to carry out; NULL when there is none, or when the
- * queue must wait.  Requests of a failed queue pair are flushed on the way.
+ * The next work request, or NULL if there is none or if the queue must wait.
+ * Requests of a failed queue pair are flushed first.
  */
 static struct rvt_swqe *next_request(struct rvt_qp *qp)
 {
@@ -73,7 +74,7 @@ static void last_wqe_reached(struct rvt_qp *qp)
 	qp->ibqp.event_handler(&event, qp->ibqp.qp_context);
 }
 
-/* Completes @wqe; an RC queue pair does not survive an error (IBA 9.9.2). */
+/* Completes @wqe.  After an error, an RC queue pair fails (IBA 9.9.2). */
 static void complete_request(struct rvt_qp *qp, struct rvt_swqe *wqe,
 			     enum ib_wc_status status)
 {
@@ -91,15 +92,18 @@ static void complete_request(struct rvt_qp *qp, struct rvt_swqe *wqe,
 }
 
 /*
- * Counts one try that got no acknowledge and arms the timer for the next.
- * Return: false when the tries are used up.
+ * Counts one attempt without an acknowledgement and arms the retry timer.
+ * Return: false if no attempts are left.
  */
 static bool retry_later(struct rvt_qp *qp)
 {
 	bool again = true;
 
 	lock_qp(qp);
-	/* A timeout of 0 waits for ever (IBA 11.2.5.3): it never counts. */
+	/*
+	 * A timeout of 0 means no time limit (IBA 11.2.5.3), so it never
+	 * counts.
+	 */
 	if (qp->timeout && !qp->s_retry)
 		again = false;
 	else if (qp->timeout)
@@ -110,7 +114,7 @@ static bool retry_later(struct rvt_qp *qp)
 	return again;
 }
 
-/* The same for a receiver that had no buffer; 7 tries mean for ever. */
+/* The same for a receiver without a buffer; a limit of 7 means no limit. */
 static bool rnr_retry_later(struct rvt_qp *qp, u8 rnr_timer)
 {
 	bool again = true;
@@ -126,7 +130,7 @@ static bool rnr_retry_later(struct rvt_qp *qp, u8 rnr_timer)
 	return again;
 }
 
-/* Return: whether the queue may go on with the next request. */
+/* Return: whether the queue may process the next request. */
 static bool send_connected(struct rvt_qp *qp, struct rvt_swqe *wqe)
 {
 	enum ib_wc_status status = IB_WC_SUCCESS;
@@ -183,7 +187,9 @@ static bool schedule_send(struct rvt_qp *qp)
 
 static int setup_wqe(struct rvt_qp *qp, struct rvt_swqe *wqe, bool *call_send)
 {
-	/* The engine sleeps, the poster may not: never send from here. */
+	/*
+	 * The engine may sleep, but the poster may not: never send from here.
+	 */
 	*call_send = false;
 	if (!is_connected(qp) &&
 	    wqe->length > ib_mtu_enum_to_int(softib_port_mtu))
@@ -210,9 +216,9 @@ static void stop_send_queue(struct rvt_qp *qp)
 }
 
 /*
- * rdmavt marks the two management queue pairs of a port as taken and never as
- * free, but the MAD layer closes and opens them again when the device changes
- * its network namespace.
+ * rdmavt marks the two management queue pairs of a port as used and never frees
+ * them.  The MAD layer closes and reopens them when the device changes its
+ * network namespace.
  */
 static void free_management_qpn(struct rvt_dev_info *rdi, struct rvt_qp *qp)
 {
@@ -229,7 +235,7 @@ static void free_management_qpn(struct rvt_dev_info *rdi, struct rvt_qp *qp)
 static void qp_priv_free(struct rvt_dev_info *rdi, struct rvt_qp *qp)
 {
 	free_management_qpn(rdi, qp);
-	/* A timer may have scheduled it once more after the queue stopped. */
+	/* A timer may have scheduled it again after the queue stopped. */
 	stop_send_queue(qp);
 	kfree(qp->priv);
 }
@@ -257,7 +263,7 @@ static unsigned int free_all_qps(struct rvt_dev_info *rdi)
 	return 0;
 }
 
-/* rdmavt wants these, for hardware whose queues hold state of their own. */
+/* rdmavt requires these functions, for hardware whose queues have own state. */
 static void nothing_to_do(struct rvt_qp *qp)
 {
 }

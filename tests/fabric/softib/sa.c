@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The subnet administrator: answers ClassPortInfo, MCMemberRecord and
- * PathRecord, which is what IPoIB and the connection managers ask for.  Other
- * attributes are refused as unsupported, as the specification asks.
+ * PathRecord, which IPoIB and the connection managers need.  Other attributes
+ * are rejected as unsupported, as the specification requires.
  */
 
 #include "softib.h"
@@ -10,8 +10,8 @@
 /**
  * softib_sa_selects - whether a value satisfies a selector of a request
  * @selector_and_value: as in a record: enum ib_sa_selector above six value bits
- * @actual: the value there is
- * @weight: puts values in order
+ * @actual: the actual value
+ * @weight: maps values to their order
  */
 bool softib_sa_selects(u8 selector_and_value, u8 actual,
 		       int (*weight)(u8 value))
@@ -52,15 +52,15 @@ static enum softib_sa_status class_port_info(void *data)
 	memset(info, 0, sizeof(*info));
 	info->base_version = IB_MGMT_BASE_VERSION;
 	info->class_version = IB_SA_CLASS_VERSION;
-	/* IPoIB then joins groups it only sends to as such, as with OpenSM. */
+	/* With it, IPoIB uses send-only joins, as with OpenSM. */
 	ib_set_cpi_capmask2(info, IB_SA_CAP_MASK2_SENDONLY_FULL_MEM_SUPPORT);
 	ib_set_cpi_resp_time(info, SOFTIB_LIFETIME);
 	return SOFTIB_SA_OK;
 }
 
 /*
- * The port that a GID or a LID of a path request names.
- * Return: SOFTIB_SA_INSUFFICIENT_COMPONENTS when it names none.
+ * The port of the GID or LID in a path request.
+ * Return: SOFTIB_SA_INSUFFICIENT_COMPONENTS if the request has neither.
  */
 static enum softib_sa_status
 path_end(const union ib_gid *gid, __be16 lid, ib_sa_comp_mask by_gid,
@@ -79,7 +79,7 @@ path_end(const union ib_gid *gid, __be16 lid, ib_sa_comp_mask by_gid,
 					       SOFTIB_SA_NO_RECORDS;
 }
 
-/* A partition that both ports are in and may talk in, @wanted if not 0. */
+/* A partition in which both ports may communicate; @wanted if it is not 0. */
 static u16 shared_pkey(const struct softib_hca *a, const struct softib_hca *b,
 		       u16 wanted)
 {
@@ -150,12 +150,12 @@ static enum softib_sa_status path_query(struct softib_hca *asker,
 	return status;
 }
 
-/* Attribute and method as one number, to switch by. */
+/* Attribute and method as one number, for the switch statement. */
 #define QUESTION(attr, method) ((attr) << 8 | (method))
 
 /**
- * softib_sa_answer - answer one SA query
- * @from: the port that asks
+ * softib_sa_answer - respond to one SA query
+ * @from: the port that sent the query
  * @mad: the query; becomes the response
  *
  * Return: false when the query gets no response.
@@ -192,7 +192,7 @@ bool softib_sa_answer(struct softib_hca *from, struct ib_sa_mad *mad)
 	}
 	hdr->status = cpu_to_be16(status << 8);
 out:
-	/* Set and Get are both answered by GetResp, the others by their own. */
+	/* GetResp answers both Set and Get; others have their own response. */
 	hdr->method = hdr->method == IB_MGMT_METHOD_SET ?
 		IB_MGMT_METHOD_GET_RESP : hdr->method | IB_MGMT_METHOD_RESP;
 	return true;

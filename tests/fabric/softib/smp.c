@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The port's subnet management agent: it answers what an administrator's tools
- * ask of a port (smpquery, ibaddr).  It takes no settings: the built-in subnet
- * manager sets ports up without packets.
+ * The port's subnet management agent: it responds to the requests of
+ * administrators' tools (smpquery, ibaddr).  It accepts no settings: the
+ * built-in subnet manager configures ports without packets.
  */
 #include <rdma/ib_smi.h>
 
@@ -10,7 +10,7 @@
 
 #define PKEYS_PER_BLOCK	32
 
-/* PortInfo's bytes past struct ib_port_info, IBA 14.2.5.6. */
+/* The bytes of PortInfo after struct ib_port_info, IBA 14.2.5.6. */
 #define LINK_SPEED_EXT_ACTIVE_SUPPORTED	62
 #define LINK_SPEED_EXT_ENABLED		63
 
@@ -66,7 +66,7 @@ static void get_port_info(struct softib_hca *hca, u8 *data)
 	data[LINK_SPEED_EXT_ENABLED] = speed_ext(rate);
 }
 
-/* Return: false for a block past the table. */
+/* Return: false if the block is beyond the table. */
 static bool get_pkey_table(struct softib_hca *hca, u32 block, __be16 *out)
 {
 	unsigned int i;
@@ -113,8 +113,8 @@ static __be16 get(struct softib_hca *hca, struct ib_smp *smp)
 }
 
 /**
- * softib_smp_answer - answer a subnet management packet
- * @hca: the port that it came to
+ * softib_smp_answer - respond to a subnet management packet
+ * @hca: the port that received it
  * @smp: a Get or Set, directed or by LID; becomes the response
  */
 void softib_smp_answer(struct softib_hca *hca, struct ib_smp *smp)

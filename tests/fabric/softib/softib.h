@@ -2,17 +2,17 @@
 /*
  * softib: a software InfiniBand fabric for tests.
  *
- * Every HCA has one port of link layer InfiniBand.  All ports hang off one
- * switch inside the module, which also runs the subnet manager: it gives out
+ * Every HCA has one port of link layer InfiniBand.  All ports are connected to
+ * one switch inside the module, which also runs the subnet manager: it assigns
  * LIDs, answers the subnet administration (SA) queries of ports and forwards
- * packets.  Verbs objects come from rdmavt; moving the data is done here.
+ * packets.  rdmavt implements the verbs objects; softib moves the data.
  *
- * What always holds:
+ * Invariant:
  *  - Nothing passes between two ports unless both links are up.
  *  - Nothing reaches a queue pair whose P_Key does not match the sender's
  *    (IBA 10.9.3: same 15 bits, at least one of the two a full member).
  *  - A multicast packet reaches only ports that joined its group.
- *  - A port that loses its link or its P_Key loses its memberships.
+ *  - A port without its link or its P_Key has no memberships.
  */
 #ifndef SOFTIB_H
 #define SOFTIB_H
@@ -37,14 +37,14 @@
 #define SOFTIB_UNDERLAY_QPS	4096		/* a part of one page of rdmavt's bitmap */
 #define SOFTIB_MAX_QUEUES	256		/* RX queues of a netdev */
 
-/* ib_core numbered ports in 8 bits before Linux 5.14. */
+/* Before Linux 5.14, ib_core numbered ports with 8 bits. */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(5, 14, 0)
 typedef u8 softib_port_t;
 #else
 typedef u32 softib_port_t;
 #endif
 
-/* One entry of the table of supported link rates, all at width 4X. */
+/* An entry of the table of supported link rates, all at width 4X. */
 struct softib_rate {
 	unsigned int gbps;
 	u16 speed;		/* enum ib_port_speed */
@@ -57,11 +57,11 @@ struct accel_link;
  * struct softib_accel - an HCA's own data path for IPoIB, see accel.c
  * @enabled: whether it has one
  * @queues: RX queues of its netdevs
- * @lock: protects what follows
- * @parent: the netdev that the others are children of
- * @links: all its netdevs, the parent included
- * @members: which of them are attached to which multicast group
- * @qpns: numbers of underlay queue pairs that are taken
+ * @lock: protects the fields below
+ * @parent: the netdev that is the parent of the others
+ * @links: all its netdevs, including the parent
+ * @members: the attachments of netdevs to multicast groups
+ * @qpns: the underlay queue pair numbers in use
  */
 struct softib_accel {
 	bool enabled;
@@ -87,7 +87,7 @@ struct softib_traffic {
  * @guid: node and port GUID
  * @lock: serialises changes of link and P_Keys
  * @lid: unicast LID
- * @up: whether the cable is in
+ * @up: whether the cable is plugged in
  * @pkeys: P_Key table, 0 = no entry
  * @rate: link rate
  * @sent: traffic counters of the port, both directions
@@ -109,7 +109,7 @@ struct softib_hca {
 	struct softib_accel accel;
 };
 
-/* One unreliable datagram on its way. */
+/* One unreliable datagram in transit. */
 struct softib_datagram {
 	void *data;
 	u32 len;
@@ -213,7 +213,7 @@ void softib_port_gid(const struct softib_hca *hca, union ib_gid *gid);
 /* qp.c */
 void softib_qp_ops(struct rvt_dev_info *rdi);
 
-/* What became of a work request */
+/* The result of a work request */
 enum softib_verdict {
 	SOFTIB_DONE,		/* complete it with the status */
 	SOFTIB_LOST,		/* no acknowledge came */

@@ -128,7 +128,7 @@ fn watches_leave_room_for_requests_on_their_connection() {
             .filter(|watch| watch.connection == connection)
             .count()
     };
-    // The default of the API server; pools and namespaces have a watch each.
+    // 100 is the default of the API server. Pools and namespaces each have one watch.
     let (streams, others) = (100, 2);
     assert!(
         on(Connection::Requests) + others <= streams / 2,

@@ -10,7 +10,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use tempfile::TempDir;
 
-/// A node's file system, with an image's plugins beside it.
+/// A node's file system, and the plugins of an image.
 struct Node {
     dir: TempDir,
 }
@@ -24,7 +24,7 @@ impl Node {
         node
     }
 
-    /// A node with the usual directory of plugins.
+    /// A node with the default directory of plugins.
     fn usual() -> Self {
         let node = Self::new();
         node.write("/var/lib/kubelet/kubeadm-flags.env", "");
@@ -108,7 +108,7 @@ impl Node {
     }
 }
 
-/// A program that answers `VERSION` as a plugin does.
+/// A program that responds to `VERSION` as a plugin does.
 fn program(name: &str, version: &str) -> String {
     format!(
         "#!/bin/sh\n# {name} {version} (rdmanet): a test\necho '{{\"supportedVersions\": [\"1.1.0\"]}}'\n"

@@ -9,7 +9,7 @@ use std::io;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-/// The node's disk with one failing operation: the one at which `left` reaches 0.
+/// The node's disk with one failing operation: the one that reduces `left` to 0.
 struct Failing {
     left: AtomicI64,
 }

@@ -16,7 +16,7 @@ fn a_pool_has_the_addresses_of_its_ranges_without_the_excluded_ones() {
         }),
     )
     .unwrap();
-    // 254 hosts minus the gateway and 17 excluded addresses. The 10 reserved ones count as part of the pool.
+    // 254 hosts minus the gateway and 17 excluded addresses. The 10 reserved addresses are part of the pool.
     assert_eq!(
         accepted.layout(Family::V4).unwrap().addresses(),
         254 - 1 - 17 - 10
@@ -98,7 +98,7 @@ fn two_accepted_specs_never_have_the_same_generation() {
         5,
         "of the first one that is accepted"
     );
-    // Status from a controller that knew only one number: generation 6 was refused, and that of generation 5 is in force.
+    // A status from a controller that stored only one generation: 6 was refused, and 5 is in force.
     status.accepted = Some(first.clone());
     status.observed_generation = Some(6);
     assert_eq!(status.number_in_force(), 6);

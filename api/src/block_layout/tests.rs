@@ -3,7 +3,7 @@ use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
-/// Where the small numbers of a test lie in the address family: at the start, in the middle, at the end.
+/// Offsets of a test's small numbers in the address family: at the start, in the middle, at the end.
 const BASES: [u128; 3] = [0, 1 << 100, u128::MAX - 255];
 
 fn usable(base: u128, pairs: &[(u8, u8)]) -> IntervalSet {
@@ -13,7 +13,7 @@ fn usable(base: u128, pairs: &[(u8, u8)]) -> IntervalSet {
         .collect()
 }
 
-/// Reference implementation: sorts every single address into its block by division.
+/// Reference implementation: assigns every address to its block by division.
 fn oracle(base: u128, pairs: &[(u8, u8)], shift: u32) -> BTreeSet<u128> {
     pairs
         .iter()

@@ -20,14 +20,14 @@ async fn behind(proxy: &str) -> Config {
         .unwrap()
 }
 
-/// The lines up to the next empty one.
+/// The lines before the next empty one.
 fn head(stream: &TcpStream) -> Vec<String> {
     let lines = BufReader::new(stream).lines().map(Result::unwrap);
     lines.take_while(|line| !line.is_empty()).collect()
 }
 
-/// Starts a proxy that returns `answer` to the first CONNECT and goes on with `then`. Returns its URL and the request
-/// that it received.
+/// Starts a proxy that returns `answer` to the first CONNECT and then runs `then`. Returns its URL and the request that
+/// it received.
 fn proxy(
     answer: &'static str,
     then: impl FnOnce(TcpStream) + Send + 'static,
@@ -44,7 +44,7 @@ fn proxy(
     (format!("http://agent:p%40ss@127.0.0.1:{port}"), asked)
 }
 
-/// Plays the part of the API server.
+/// Responds to a version request as the API server does.
 fn tell_version(mut stream: TcpStream) {
     let asked = head(&stream);
     assert!(asked[0].starts_with("GET /version "), "{asked:?}");
@@ -73,7 +73,7 @@ async fn an_api_server_behind_a_proxy_is_reached_through_it() {
     }
 }
 
-/// The error message if the proxy returns `answer`. `PROXY` stands for the URL of the proxy.
+/// The error message if the proxy returns `answer`. `PROXY` represents the URL of the proxy.
 async fn sentence(answer: &'static str) -> String {
     let (url, asked) = proxy(answer, drop);
     let client = new(behind(&url).await).unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which event ends which wait.
+//! The events that end waits.
 
 use super::*;
 use futures::FutureExt;

@@ -73,7 +73,7 @@ fn an_edited_pool_still_requires_probes_for_addresses_of_gone_nodes() {
     let mut edited = entry(&accepted("one", "10.1.0.0/25", 16));
     edited.carry_over(&before);
     assert!(edited.probe);
-    // A different pool of the same name has no gone nodes yet.
+    // A new pool of the same name has no gone nodes yet.
     let mut another = entry(&accepted("one", "10.1.0.0/24", 16));
     another.uid = "another".to_owned();
     another.carry_over(&before);

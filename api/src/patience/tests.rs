@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 const MOMENT: Duration = Duration::from_millis(20);
 
-/// Far longer than any step takes here on a busy machine, and far shorter than a request without a deadline ([`ALONE`]).
+/// Far longer than any step takes on a busy machine, and far shorter than a request without a deadline ([`ALONE`]).
 const LONG: Duration = Duration::from_secs(15);
 
 async fn later() {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which quarantines are rejected, and which of two counts.
+//! Invalid quarantines, and the choice between two.
 
 use super::*;
 
-/// Both quarantines, as on a command line.
+/// Both quarantines, as in the options of a command.
 fn told(unused: &str, in_use: &str) -> Quarantines {
     Quarantines {
         unused: humantime::parse_duration(unused).unwrap(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tests what is read from foreign objects, and the step that follows. `cli/tests/cluster/import.rs` imports whole pools.
+//! Tests the parser of foreign objects and the conversion. `cli/tests/cluster/import.rs` imports whole pools.
 
 use super::plan::{PlanOptions, Step, plan};
 use super::source::{Group, Network, SourceData};
@@ -50,7 +50,7 @@ fn steps(reading: &SourceData, snapshot: &Snapshot) -> Vec<Step> {
 #[test]
 fn a_range_of_whereabouts_keeps_its_bounds() {
     for (ipam, subnet, start, end) in [
-        // Host bits are dropped: this range begins at .129.
+        // The parser clears host bits: this range starts at .129.
         (
             json!({ "range": "192.168.5.152/27" }),
             "192.168.5.128/27",

@@ -41,7 +41,7 @@ fn each_segment_of_the_map_matches_the_pool_and_its_blocks() {
     assert_eq!(
         told,
         [
-            // Network address and gateway. Without an entry, the gateway is the first address.
+            // The network address and the gateway. Without an entry, the gateway is the first address.
             (0, &Part::Never),
             (2, &Part::Free),
             (16, &a),
@@ -110,7 +110,7 @@ fn the_svg_map_is_self_contained_and_escapes_names() {
     assert_eq!(svg.matches("http").count(), 1, "the namespace only");
 }
 
-/// The example in docs/cli.md: blocks of 16 by number, with owner and number of addresses in use.
+/// The example in docs/cli.md: the numbers of blocks of 16, with their owners and numbers of addresses in use.
 const EXAMPLE: [(u8, &str, u8); 8] = [
     (1, "gpu-01", 16),
     (2, "gpu-02", 9),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Real nodes, rebuilt from what their owners published (`ibstat`, `ibdev2netdev`) in the layout of the mlx5 driver. The
-//! A100 node is the one on which the tests of `cni-ipoib` choose a master.
+//! Real nodes, rebuilt in the layout of the mlx5 driver from their owners' published output (`ibstat`, `ibdev2netdev`).
+//! The A100 node is the same as in the tests of `cni-ipoib` that choose a master.
 
 use crate::args::Args;
 use crate::output::{Outcome, Output};
@@ -22,7 +22,7 @@ fn look(folder: &Path) -> Output {
     crate::run(&Args::parse_from(args)).unwrap()
 }
 
-/// The node of `folder` with lines of its record replaced. If `with` is `None`, the line is removed.
+/// The node of `folder` with replaced lines of its record. If `with` is `None`, the line is removed.
 fn changed(folder: &Path, changes: &[(&str, Option<&str>)]) -> Output {
     let copy = tempfile::tempdir().unwrap();
     for file in ["sysfs", "address.json", "route.json"] {
@@ -145,7 +145,7 @@ fn a_port_that_no_subnet_manager_has_set_up_is_a_fault() {
     assert_eq!(answer.json["use"]["masters"].as_array().unwrap().len(), 1);
 }
 
-/// Asserts that the V100 node with these changes has a finding of `level` that says `sentence`.
+/// Asserts that the V100 node with these changes has a finding of `level` that contains `sentence`.
 #[track_caller]
 fn fault(changes: &[(&str, Option<&str>)], level: &str, sentence: &str) {
     let answer = changed(&v100(), changes);

@@ -9,7 +9,7 @@ use common::cni::Code;
 use common::netlink::AddrGenMode;
 use serde_json::json;
 
-/// Whether nothing of an attachment is left anywhere.
+/// Asserts that nothing of an attachment is left.
 fn assert_clean(fixture: &Fixture, before: &State, case: &str) {
     assert_eq!(&fixture.kernel.state(), before, "{case}");
     assert_eq!(fixture.written_down(), [""; 0], "{case}");
@@ -18,7 +18,7 @@ fn assert_clean(fixture: &Fixture, before: &State, case: &str) {
     assert_ne!(verbs.last().map(String::as_str), Some("ADD"), "{case}: {verbs:?}");
 }
 
-/// Runs `case` with a failure at the first request, then at the second, ... until ADD has no more.
+/// Runs `case` with a failure at the first request, then at the second, and so on until ADD makes no more requests.
 fn at_every_request(fault: fn(usize) -> Fault, mut case: impl FnMut(usize) -> usize) -> usize {
     let mut number = 0;
     while number < case(number) {
@@ -102,7 +102,7 @@ fn after_a_kill(fixture: &Fixture, after: impl Fn(&Fixture, &str)) {
     });
 }
 
-/// A node whose IPAM plugin cannot be reached by DEL while the file `dead` is there.
+/// A node whose IPAM plugin fails DEL while the file `dead` exists.
 fn mortal() -> Fixture {
     let result =
         json!({"cniVersion": "1.1.0", "ips": [{"address": "10.0.0.2/24"}, {"address": "fd00:1::2/64"}]});
@@ -140,7 +140,7 @@ fn after_a_kill_at_any_step_and_the_pods_death_del_finds_everything() {
 #[test]
 fn after_a_kill_at_any_step_another_add_succeeds() {
     after_a_kill(&mortal(), |fixture, case| {
-        // The attachment is complete if only the announcement was interrupted. Then the name is in use.
+        // If the kill hit only the announcement, the attachment is complete and its name is in use.
         if fixture.entry("c1").done {
             assert_eq!(fixture.add("c1").unwrap_err().code, Code::IFNAME_IN_USE, "{case}");
         } else {

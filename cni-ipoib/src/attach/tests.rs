@@ -69,7 +69,7 @@ struct Bench {
     state: tempfile::TempDir,
 }
 
-/// A diary in memory.
+/// A journal in memory.
 struct Notes {
     made: Vec<Made>,
     done: Option<Result<(), Error>>,

@@ -30,7 +30,7 @@ fn check_accepts_the_result_of_add_and_calls_the_ipam_plugin() {
     assert_eq!(fixture.check("c1", &prev).unwrap_err().code, Code(99));
 }
 
-/// An event on the pod's link.
+/// A change of the pod's link.
 type Change = Box<dyn FnOnce(&mut Link)>;
 
 #[test]

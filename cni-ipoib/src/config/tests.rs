@@ -30,7 +30,7 @@ fn refused_as(program: &str, keys: Value, args: &str) -> (u32, String) {
     (error.code.0, error.msg)
 }
 
-/// Each configuration with the code and the whole message that answers it.
+/// Asserts that each configuration is refused with this code and this whole message.
 fn assert_refused<const N: usize>(cases: [(Value, u32, &str); N]) {
     for (keys, code, text) in cases {
         assert_eq!(refused(keys.clone()), (code, text.to_owned()), "{keys}");

@@ -37,7 +37,7 @@ fn full() -> std::io::Error {
     std::io::Error::from_raw_os_error(Errno::ENOSPC as i32)
 }
 
-/// The number of a variant. Without a wildcard: a new variant does not compile until it has a line in [`table`], too.
+/// The number of a variant. There is no wildcard, so a new variant compiles only with a line in [`table`].
 fn number(error: &Error) -> usize {
     match error {
         Error::BadValue { .. } => 0,

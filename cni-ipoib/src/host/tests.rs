@@ -11,7 +11,7 @@ fn config(keys: Value) -> Config {
     Config::read(&call(keys)).unwrap()
 }
 
-/// Observes the one parent of `config`.
+/// Observes the only parent of `config`.
 fn observed(kernel: &mut dyn Kernel, sysfs: &Sysfs, config: &Config) -> Result<Host, Error> {
     match &config.master {
         Master::Resolved(master) => observe(kernel, sysfs, side_of(config), master),
@@ -19,7 +19,7 @@ fn observed(kernel: &mut dyn Kernel, sysfs: &Sysfs, config: &Config) -> Result<H
     }
 }
 
-/// Observes the parent that `keys` name among `links`.
+/// Observes the parent that `keys` select among `links`.
 fn seen(node: &Node, links: Vec<Link>, keys: Value) -> Result<Host, Error> {
     observed(&mut ModelKernel::new(links), &node.sysfs(), &config(keys))
 }
@@ -111,7 +111,7 @@ fn a_vlan_is_its_own_root_without_a_port() {
     );
 }
 
-/// Two InfiniBand links, an Ethernet link with RDMA, one without, and a child that a dead pod left.
+/// Two InfiniBand links, an Ethernet link with RDMA, one without, and a child of a dead pod.
 fn crowd() -> (Node, Vec<Link>) {
     let node = Node::with_ib0();
     node.device("mlx5_1", "0000:3b:00.1")

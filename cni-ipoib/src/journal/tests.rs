@@ -5,7 +5,7 @@ use std::thread;
 use tempfile::TempDir;
 
 thread_local! {
-    /// How many attachments' files this thread has read.
+    /// The number of attachment files that this thread has read.
     static READS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
@@ -13,7 +13,7 @@ pub(super) fn count_read() {
     READS.with(|reads| reads.set(reads.get() + 1));
 }
 
-/// The result of `work`, and how many attachments' files it reads.
+/// The result of `work`, and the number of attachment files that it reads.
 pub(crate) fn reads_of<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let before = READS.with(std::cell::Cell::get);
     let done = work();
@@ -389,7 +389,7 @@ fn causes_have_their_own_remedies() {
     );
 }
 
-/// `/proc` allows no file, even to root.
+/// `/proc` allows no new file, even for root.
 #[test]
 fn an_unwritable_directory_is_an_error() {
     let (text, _) = refused(&Journal::new(Path::new("/proc/self"), "fabric"));
@@ -455,7 +455,7 @@ fn a_call_waits_for_the_program_of_a_killed_call() {
     held.begin(intent()).unwrap();
     let mut program = std::process::Command::new("sleep").arg("60").spawn().unwrap();
     held.notes().unwrap().running(program.id()).unwrap();
-    // As when the process that holds the lock dies.
+    // The kernel does the same when the lock's holder dies.
     drop(held);
     for _ in 0..2 {
         let busy = journal.open_within(&attachment("c1"), SHORT);

@@ -10,7 +10,7 @@ fn marked(mark: &Mark) -> Link {
     }
 }
 
-/// Links made by an older release must be found by a newer one: these values never change.
+/// These values never change: a newer release must find the links of an older one.
 #[test]
 fn marks_are_the_same_in_every_release() {
     let mark = Mark::new("fabric", &attachment("c1"));
@@ -141,7 +141,7 @@ fn no_mark_is_group_0() {
     }
 }
 
-/// A newer release must recognize the temporary names of an older one: these values never change.
+/// These values never change: a newer release must recognize the temporary names of an older one.
 #[test]
 fn temporary_names_are_the_same_in_every_release() {
     let mark = Mark::new("fabric", &attachment("c1"));

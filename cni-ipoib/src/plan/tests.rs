@@ -51,7 +51,7 @@ fn infiniband() -> Host {
     }
 }
 
-/// The same on a driver without a data path of its own, whose links set the flag RC in their address.
+/// `ib0` on a driver without its own data path, whose links set the RC flag in their address.
 fn with_connections() -> Host {
     let mut host = infiniband();
     host.master.address = IB_ADDRESS.replacen("00", "80", 1).parse().unwrap();

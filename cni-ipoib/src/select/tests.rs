@@ -25,7 +25,7 @@ fn preferences_of(keys: Value) -> Preferences {
     }
 }
 
-/// `ibN` on `mlx5_N`: 200 Gbit/s, active, nothing on it, NUMA node N.
+/// `ibN` on `mlx5_N`: 200 Gbit/s, active, no child, NUMA node N.
 fn ib(number: u32) -> Candidate {
     Candidate {
         name: format!("ib{number}"),
@@ -64,7 +64,7 @@ fn chosen(master: Value, candidates: &[Candidate]) -> String {
         .name
 }
 
-/// The error if no link was chosen.
+/// The error of a selection without a result.
 fn refused(master: Value, candidates: &[Candidate]) -> String {
     list_passed_over(&choose(&preferences(master.clone()), candidates).expect_err(&master.to_string()))
 }

@@ -32,13 +32,13 @@ fn client(dir: &TempDir) -> Client {
     }
 }
 
-/// An agent that serves one caller with `script`.
+/// Starts an agent that serves one client with `script`.
 fn agent(dir: &TempDir, script: impl FnOnce(UnixStream) + Send + 'static) -> JoinHandle<()> {
     let listener = UnixListener::bind(dir.path().join("agent.sock")).unwrap();
     std::thread::spawn(move || script(listener.accept().unwrap().0))
 }
 
-/// Reads the request: if the agent closed earlier, the client might fail to send it.
+/// Reads the request. If the agent closed the connection earlier, the client could fail to send it.
 fn hear(stream: &UnixStream) {
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line).unwrap();
@@ -63,7 +63,7 @@ fn a_request_is_one_line_and_so_is_its_answer() {
         assert!((1..=300).contains(&within), "{within}");
         said.as_object_mut().unwrap().remove("withinMs");
         assert_eq!(said, want);
-        // The answer comes in pieces, as in a stream.
+        // The response arrives in pieces, as in a stream.
         for piece in [
             "{\"answer\":\"addres",
             "ses\",\"addresses\":[\"10.0.0.7\"",
@@ -93,7 +93,7 @@ fn the_agents_refusal_is_the_error_of_the_call() {
     served.join().unwrap();
 }
 
-/// Sends a request to an agent that runs `script`. The error must contain the socket and `what`.
+/// Asserts that a request to an agent with `script` fails, and that the error contains the socket and `what`.
 fn assert_unanswered(what: &str, script: impl FnOnce(UnixStream) + Send + 'static) {
     let dir = tempfile::tempdir().unwrap();
     let served = agent(&dir, script);
@@ -113,7 +113,7 @@ fn assert_unanswered(what: &str, script: impl FnOnce(UnixStream) + Send + 'stati
 #[test]
 fn a_call_to_an_agent_that_hangs_ends_at_the_limit() {
     assert_unanswered("no answer within 300 ms", |stream| {
-        // Waits until the client has gone.
+        // Waits until the client has closed the connection.
         let _ = BufReader::new(stream).lines().last();
     });
 }

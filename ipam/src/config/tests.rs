@@ -11,7 +11,7 @@ use common::cni::Args;
 use serde_json::{Value, json};
 use std::net::IpAddr;
 
-/// A call whose `ipam` is `ipam`, with the keys of `more` beside it.
+/// A call with the IPAM section `ipam` and the additional keys `more`.
 fn call(ipam: &Value, more: &Value) -> Call {
     let mut conf =
         json!({"cniVersion": "1.1.0", "name": "ibnet", "type": "cni-ipoib", "master": "ib0", "ipam": ipam});
@@ -36,7 +36,7 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// Per set: its ranges with the first address each gives, and the gateway.
+/// For each set: its ranges with the first allocated address of each, and the gateway.
 fn outline(config: &Config) -> Vec<Vec<String>> {
     let line = |range: &Range| {
         let first = range.family().address(range.free().first_from(0).unwrap());
@@ -50,7 +50,7 @@ fn outline(config: &Config) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// A configuration in some spelling, and what it means.
+/// Asserts the meaning of a configuration.
 fn means(ipam: &Value, want: &[&[&str]]) {
     let config = read(ipam).unwrap_or_else(|e| panic!("{ipam}: {e}"));
     assert_eq!(outline(&config), want, "{ipam}");

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-/// A pool of 10.0.0.0/24 without gateway, of which this node has `blocks`.
+/// A pool of 10.0.0.0/24 without gateway, with `blocks` of this node.
 pub(super) fn pool(name: &str, blocks: &[&str]) -> PoolFile {
     PoolFile {
         format: FORMAT,
@@ -68,7 +68,7 @@ pub(super) fn block(cidr: &str, state: BlockState) -> Block {
     }
 }
 
-/// Writes `pool.json` as the agent does.
+/// Writes `pool.json`, as the agent does.
 pub(super) fn write(data_dir: &Path, pool: &PoolFile) {
     let dir = data_dir.join("pools").join(pool.pool.as_str());
     std::fs::create_dir_all(&dir).unwrap();
@@ -76,14 +76,14 @@ pub(super) fn write(data_dir: &Path, pool: &PoolFile) {
     std::fs::rename(dir.join("new"), dir.join("pool.json")).unwrap();
 }
 
-/// A node whose configuration names pool `rail0`, which is `pool`.
+/// A node whose configuration names the pool `rail0`, with the pool file `pool`.
 pub(super) fn fixture(pool: &PoolFile) -> Fixture {
     let fixture = Fixture::of_pools(&json!({"pool": "rail0"}));
     write(fixture.data_dir(), pool);
     fixture
 }
 
-/// An agent that answers each request by `script`; `None` is no answer. It ends when this value is dropped.
+/// An agent that answers each request with `script`; `None` is no answer. It ends when this value is dropped.
 pub(super) struct Agent {
     socket: PathBuf,
     asked: Arc<Mutex<Vec<Request>>>,
@@ -153,7 +153,7 @@ pub(super) fn refused(code: Code, msg: &str) -> Reply {
     Reply::refused(Error::new(code, msg))
 }
 
-/// Fails unless `error` has `code` and says each of `words`.
+/// Asserts that `error` has `code` and contains each of `words`.
 pub(super) fn assert_says(error: &Error, code: Code, words: &[&str]) {
     assert_eq!(error.code, code, "{error:?}");
     let text = format!("{} | {}", error.msg, error.details);

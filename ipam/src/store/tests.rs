@@ -13,7 +13,7 @@ mod verbs;
 use crate::testing::Fixture;
 use serde_json::json;
 
-/// A range of `2^bits - 2` addresses and, beside it, one of as many in IPv6.
+/// A range of `2^bits - 2` addresses, and an IPv6 range of the same size.
 pub(super) fn dual(bits: u8) -> Fixture {
     Fixture::new(&json!({"gateway": "none", "ranges": [
         [{"subnet": format!("10.0.0.0/{}", 32 - bits)}],

@@ -4,7 +4,7 @@
 use super::*;
 use std::os::unix::fs::symlink;
 
-/// A sign of each distribution, and its directory.
+/// The characteristic file of each distribution, and its directory of plugins.
 const NODES: [(&str, &str, &str, &str); 8] = [
     (
         "kubeadm",

@@ -181,7 +181,7 @@ fn a_plugin_directory_without_other_plugins_causes_a_warning() {
     );
 }
 
-/// An installation that also gives cni-ipoib the name `ipoib`.
+/// An installation that also installs cni-ipoib under the name `ipoib`.
 fn with_ipoib(node: &Node, version: &str) -> Result<String, Error> {
     let wanted = Install {
         peer_names: vec!["ipoib"],

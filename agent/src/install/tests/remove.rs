@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Uninstalls plugins, and keeps them while pods need them. Links in namespaces are tested in `tests/deploy`.
+//! Uninstalls plugins, and keeps them while pods need them. `tests/deploy` tests links in namespaces.
 
 use super::*;
 use ipam::clock::{Clock, KernelClock};
@@ -7,7 +7,7 @@ use ipam::clock::{Clock, KernelClock};
 const BIN: &str = "/opt/cni/bin";
 
 impl Node {
-    /// The same with all of the node's file system mounted.
+    /// The removal with the whole file system of the node mounted.
     pub(super) fn removal_of_a_whole_node(&self) -> Uninstall {
         self.write("/etc/os-release", "ID=debian\n");
         self.removal()
@@ -21,7 +21,7 @@ impl Node {
         node
     }
 
-    /// Leaves a lease, as `rdma-ipam` writes it.
+    /// Writes a lease, as `rdma-ipam` does.
     fn lease(&self, store: &str, pod: &str) {
         let boot = KernelClock.boot_id().unwrap();
         let line = serde_json::json!({
@@ -153,7 +153,7 @@ fn both_plugins_are_restored_for_a_pod_attached_during_the_uninstallation() {
     fs::create_dir_all(late.parent().unwrap()).unwrap();
     let gone = node.at("/opt/cni/bin/.cni-ipoib.gone");
     let said = std::thread::scope(|scope| {
-        // An ADD that was started just before writes its record.
+        // An ADD that started just before writes its record now.
         scope.spawn(|| {
             while !gone.exists() {
                 std::thread::sleep(std::time::Duration::from_millis(1));

@@ -10,7 +10,7 @@ struct Machine {
 }
 
 impl Machine {
-    /// Adds an InfiniBand port that has carrier and has had it before.
+    /// Adds an InfiniBand port that has carrier now and had it before.
     fn port(mut self, index: u32, name: &str) -> Self {
         let mut link = Link::new(index, name, LinkLayer::Infiniband);
         link.kind = Some("ipoib".to_owned());

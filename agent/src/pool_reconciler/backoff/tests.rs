@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Agents that fail together.
+//! Backoff of agents whose requests fail at the same time.
 
 use super::*;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! When this node's addresses are listed, and which leases and objects have ended.
+//! The times at which a node lists its addresses, and the leases and objects that have ended.
 
 use super::*;
 use block::Owner;
@@ -19,7 +19,7 @@ fn gone() -> NodeIdentity {
     NodeIdentity::Gone("n".into())
 }
 
-/// Nothing is suspect, and all objects were correct a moment ago.
+/// The state without suspects, just after a complete check.
 fn at_rest() -> Suspects {
     Suspects {
         listed: Some(Instant::now()),
@@ -80,7 +80,7 @@ fn an_idle_agent_lists_its_addresses_again_after_a_long_pause() {
     assert!(suspects.must_list(&registered("1"), observe, None));
 }
 
-/// A lease of `pod`'s interface that was made `since` seconds after the boot.
+/// A lease of `pod`'s interface, created `since` seconds after the boot.
 fn lease(pod: Option<&str>, container: &str, ifname: &str, since: u64) -> HeldLease {
     HeldLease {
         lease: Lease {
@@ -152,7 +152,7 @@ fn an_ended_lease_matches_only_the_object_of_its_own_attachment() {
         "a pod that came after it has it"
     );
     assert!(!is_of("rail1", &object("c1"), &released));
-    // A release note that cannot be read names only the address.
+    // The address is the only information in an unreadable release note.
     released.lease = None;
     assert!(is_of("rail0", &object("c2"), &released));
 }

@@ -30,7 +30,8 @@ fn a_written_block_overrides_the_watch_until_the_watch_reports_it() {
     assert!(!noted(7, false).is_news(None, MOMENT));
 }
 
-/// The watch had reported the block and its deletion before this reconciler's next round. In a chaos run the block then stayed in a
+/// The watch reported the block and its deletion before this reconciler's next round. In a chaos run, the block then
+/// stayed in a file without an object forever.
 /// file without an object for ever.
 #[test]
 fn a_written_block_that_the_watch_never_reports_is_forgotten() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which objects belong to leases.
+//! The match of objects and leases.
 
 use super::*;
 use common::cni::{CniResult, ContainerId, IfName};

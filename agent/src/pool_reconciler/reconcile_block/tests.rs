@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which blocks a node keeps.
+//! The blocks that a node keeps.
 
 use super::*;
 use api::testing::small_pool;
@@ -92,7 +92,7 @@ fn the_round_after_an_interruption_starts_behind_the_interrupted_block() {
     };
     assert_eq!(behind(names(), None), ["a", "b", "c"]);
     assert_eq!(behind(names(), Some("a".to_owned())), ["b", "c", "a"]);
-    // After the last name, and after a name that is gone.
+    // After the last name, and after a name that no longer exists.
     assert_eq!(behind(names(), Some("c".to_owned())), ["a", "b", "c"]);
     assert_eq!(behind(names(), Some("bb".to_owned())), ["c", "a", "b"]);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! When nodes note an edit of a pool.
+//! The times at which nodes confirm an edit of a pool.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn ten_thousand_nodes_observe_an_edit_one_after_another_in_two_minutes() {
     assert!(in_second.iter().all(|notes| *notes <= 101), "{in_second:?}");
 }
 
-/// Whether a node that observes this generation notes it now.
+/// Whether a node that observes this generation confirms it now.
 fn notes(reports: &mut Reports, generation: i64, blocks: i64, now: Instant) -> bool {
     let turn = reports.turn_to_note(generation, blocks, now);
     reports.has_come(turn, now)
@@ -51,7 +51,7 @@ fn a_worker_wakes_up_at_the_earliest_of_several_turns() {
     assert_eq!(reports.next(), Some(now + Duration::from_secs(10)));
 }
 
-/// Otherwise nodes whose requests timed out would retry together.
+/// Without a new turn, all nodes whose requests timed out would retry at the same time.
 #[test]
 fn a_failed_report_gets_another_turn() {
     let again = |_| {
@@ -106,8 +106,8 @@ fn told_long_ago() -> BlockReport {
     }
 }
 
-/// A thousand pods start at once on a thousand nodes. No node has reported for a long time, so all would report at the same
-/// moment.
+/// A thousand pods start at once on a thousand nodes. No node has reported for a long time, so without turns all would
+/// report at the same moment.
 #[test]
 fn a_change_on_every_node_is_reported_by_one_node_after_another() {
     let due = |blocks| {

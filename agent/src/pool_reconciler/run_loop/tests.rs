@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A reconciler whose API server never answers.
+//! A reconciler whose API server never responds.
 
 use super::super::{PluginRequest, Response};
 use super::*;
@@ -68,7 +68,7 @@ impl Deaf {
         }
     }
 
-    /// Sends a question that arrived this long `ago`.
+    /// Sends a request that arrived this long `ago`.
     async fn ask(&self, ago: Duration) -> oneshot::Receiver<Response> {
         let (answer, receiver) = oneshot::channel();
         let request = Request {
@@ -99,10 +99,11 @@ impl Deaf {
     }
 }
 
-/// Far longer than an answer takes on a busy machine, and half as long as a round that hangs ([`api::patience::ALONE`]).
+/// Far longer than a response takes on a busy machine, and half as long as a round that hangs
+/// ([`api::patience::ALONE`]).
 const LONG: Duration = Duration::from_secs(15);
 
-/// The time limit of a question, less this number of milliseconds.
+/// The time limit of a request, less this number of milliseconds.
 fn all_but(left: u64) -> Duration {
     QUESTION.saturating_sub(Duration::from_millis(left))
 }

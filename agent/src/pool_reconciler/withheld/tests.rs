@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! When a reservation has ended for all nodes.
+//! The end of a reservation for all nodes.
 
 use super::*;
 use api::block_layout::BlockCidr;
@@ -12,7 +12,7 @@ fn owner(node: &str) -> Owner {
     }
 }
 
-/// A block of node `a` whose status has `noted` as observed generation.
+/// A block of node `a` with `noted` as its observed generation.
 fn block(noted: Option<i64>) -> IpBlock {
     let cidr = BlockCidr::of("10.1.0.0/28".parse().unwrap()).unwrap();
     let mut block = convert::new_block("default", "rail0", cidr, &owner("a"));

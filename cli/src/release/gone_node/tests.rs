@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! When a block of a gone node may be released.
+//! The conditions for the release of a gone node's block.
 
 use super::*;
 use std::time::UNIX_EPOCH;

@@ -2,7 +2,7 @@
 use super::*;
 use serde_json::json;
 
-/// A node with two InfiniBand ports that nothing uses.
+/// A node with two unused InfiniBand ports.
 fn spare() -> Listing {
     Listing {
         links: vec![

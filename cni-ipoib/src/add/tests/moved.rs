@@ -21,7 +21,7 @@ fn in_between(index: u32) -> Link {
     }
 }
 
-/// The same node, or one whose master is a bond.
+/// The fixture itself, or its variant whose master is a bond.
 fn of(fixture: Fixture, bonded: bool) -> Fixture {
     if bonded { fixture.on_bond() } else { fixture }
 }

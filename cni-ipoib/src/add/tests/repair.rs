@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Links that the kernel returned from dead pods: ADD restores the one that it asks for, and no other.
+//! Links that the kernel returned from dead pods: ADD restores its own link and no other.
 
 use super::*;
 use crate::device::fixture::{WAYS, fixture, host};
@@ -11,7 +11,7 @@ fn after_the_death_with(link: &str) -> Fixture {
     let fixture = fixture(WAYS[0]);
     crate::device::fixture::add(&fixture, link).unwrap();
     fixture.kernel.set().state.pod_dies();
-    // The model has one namespace; that of c1 was another.
+    // The model has one namespace, so the record of c1 gets another one.
     let mut entry = fixture.entry("c1");
     let intent = entry.intent.clone().unwrap();
     entry
@@ -30,7 +30,7 @@ fn names_on_host(fixture: &Fixture) -> Vec<String> {
     links.into_iter().map(|link| link.name).collect()
 }
 
-/// Every way to attach `c2` to another link than `ens1`.
+/// Every way to attach `c2` to a link other than `ens1`.
 fn unrelated() -> [Value; 4] {
     [
         json!({"master": "ib0"}),
@@ -84,7 +84,7 @@ fn an_add_restores_the_returned_link_that_it_asks_for() {
         json!({"master": "ens1", "mode": "macvlan"}),
         json!({"master": ["ens1"], "mode": "macvlan"}),
     ] {
-        // One node at a time: each holds the lock on calls of IPAM plugins.
+        // One node at a time, because each holds the lock on calls of IPAM plugins.
         let before = host(&fixture(WAYS[0]));
         let fixture = after_the_death_with("ens1");
         fixture

@@ -6,7 +6,7 @@ use common::cni::Code;
 use common::netlink::{IpoibMode, LinkInfo, NetnsMode};
 use serde_json::json;
 
-/// Whether the host is as it was, and nothing of an attachment is left.
+/// Asserts that the host is unchanged and nothing of an attachment is left.
 fn assert_clean(fixture: &Fixture, before: &Host, case: &str) {
     assert_eq!(&host(fixture), before, "{case}");
     assert!(fixture.kernel.state().pod.is_empty(), "{case}");
@@ -14,8 +14,8 @@ fn assert_clean(fixture: &Fixture, before: &Host, case: &str) {
     assert!(!fixture.info_file().exists(), "{case}");
 }
 
-/// Runs `life` on each link in each mode, with a fault at the first request, then at the second, ... until
-/// there is none.
+/// Runs `life` on each link in each mode, with a fault at the first request, then at the second, and so on until no
+/// request is left.
 fn everywhere(
     fault: fn(usize) -> Fault,
     ipam: fn() -> Ipam,
@@ -133,7 +133,7 @@ fn after_a_kill_of_del_at_any_step_another_add_succeeds() {
         loop {
             add(&fixture, link).unwrap();
             fixture.kernel.fail(Fault::From(number));
-            // An error of the last request is only a warning, and so not a kill.
+            // If the fault hits the last request, it causes only a warning, which is not a kill.
             let ended = fixture.del("c1").is_ok();
             fixture.kernel.fail(Fault::None);
             if ended {

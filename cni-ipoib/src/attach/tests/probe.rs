@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Addresses that the IPAM plugin marks for a probe, beside one that it does not.
+//! Addresses that the IPAM plugin marks for a probe, and one without the mark.
 
 use super::*;
 use common::probe::Claim;

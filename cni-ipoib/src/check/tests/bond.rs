@@ -36,7 +36,7 @@ fn check_accepts_the_address_of_a_bond_after_a_failover() {
     assert!(error.msg.contains("its address is"), "{}", error.msg);
 }
 
-/// An event on the pod's links.
+/// A change of the pod's links.
 type PodChange = fn(&mut Vec<Link>);
 
 #[test]
@@ -157,7 +157,7 @@ fn check_finds_the_chosen_bond_without_the_journal_entry() {
     let keys = json!({"master": [{"ifName": "bond*"}]});
     let prev = fixture.add_with("c1", &keys).unwrap();
     std::fs::remove_dir_all(fixture.state.path().join("attachments")).unwrap();
-    // The bond's index in the pod means something else on the node.
+    // On the node, another link has the index of the pod's bond.
     let other = ethernet(fixture.kernel.state().pod[0].index, "bond7");
     fixture.kernel.set().state.host.push(other);
     let prev = prev.to_json(common::cni::Version::V1_1_0);

@@ -173,7 +173,7 @@ fn a_pod_cannot_choose_an_address_unless_the_network_allows_it() {
     }
 }
 
-/// Multus sends a `mac` of the annotation in both.
+/// If the annotation contains a `mac`, Multus sends it in both places.
 #[test]
 fn a_runtime_that_passes_no_capabilities_is_supported() {
     let keys = json!({"runtimeConfig": {"mac": "02:00:00:00:00:01"}});

@@ -9,7 +9,7 @@ use serde_json::json;
 /// A change by a pod to its link, and its name.
 type Change = (&'static str, fn(&mut Link));
 
-/// The changes that pods make to their link, and the worst that a pod can do.
+/// Changes that pods make to their link, including malicious ones.
 const CHANGES: [Change; 5] = [
     ("an alias", |link| link.alias = Some("mine".to_owned())),
     ("a group", |link| link.group = 7),

@@ -20,7 +20,7 @@ fn address(guid: u64) -> HwAddress {
     HwAddress::new(bytes)
 }
 
-/// The node of the fixture, with `ib2` on virtual function 1 of the device that `ib0` is on.
+/// The fixture's node with `ib2`, on virtual function 1 of the device of `ib0`.
 fn rig_with(way: (NetnsMode, bool), guid: u64) -> Fixture {
     let fixture = fixture(way);
     let physical = "devices/pci0000:3a/0000:3b:00.0";
@@ -132,7 +132,7 @@ fn a_guid_in_use_on_the_node_is_refused() {
     }
 }
 
-/// Runs ADD with a fault at each request in turn, and `after` on what it left.
+/// Runs ADD with a fault at each request in turn, and then `after`.
 fn at_each_request(fault: fn(usize) -> Fault, after: impl Fn(&Fixture, &str, bool)) {
     for way in WAYS {
         let fixture = rig_with(way, OWN);

@@ -186,7 +186,7 @@ fn a_link_without_traffic_is_refused() {
         ..ethernet(4, "ens1")
     };
     assert!(refused(&config(), &host(unplugged(true)), &facts()).contains("has no carrier"));
-    // Unknown before the link is up.
+    // The state is unknown before the link is up.
     moved(&config(), &host(unplugged(false)), &facts()).unwrap();
 }
 

@@ -3,7 +3,7 @@ use super::*;
 use crate::model::{bonded, port_of};
 use common::netlink::BondMode;
 
-/// An Ethernet bond `bond0` of `eth1` and `eth2`, of which the second is active.
+/// An Ethernet bond `bond0` of `eth1` and `eth2`. The second port is active.
 fn ethernet_bond() -> Vec<Link> {
     let bond = Link {
         info: LinkInfo::Bond {

@@ -65,10 +65,10 @@ fn a_device_is_recognized_whatever_its_name() {
     let unknown = |_: &str| None;
     let all = [device(1, "mlx5_0", 6), device(2, "stolen", 7)];
     assert_eq!(identity().among(&all, unknown).unwrap().name, "stolen");
-    // Its driver was reloaded.
+    // The driver of the device was reloaded.
     let again = [device(2, "mlx5_0", 6), device(9, "mlx5_4", 7)];
     assert_eq!(identity().among(&again, unknown).unwrap().index, 9);
-    // Its GUID was changed meanwhile.
+    // The GUID of the device has changed.
     let other = [device(9, "mlx5_1", 99)];
     assert_eq!(identity().among(&other, unknown), None);
     assert_eq!(identity().among(&other, pci("0000:3b:00.1")).unwrap().index, 9);

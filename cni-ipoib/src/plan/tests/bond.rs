@@ -19,7 +19,7 @@ fn of_port(index: u32, name: &str, state: PortState) -> BondPort {
     }
 }
 
-/// `bond0` of these ports, of which the one with this index is active.
+/// `bond0` with these ports. The port with this index is active.
 fn bonded(active: Option<u32>, ports: Vec<BondPort>) -> Host {
     let master = Link {
         info: active_backup(active),
@@ -35,7 +35,7 @@ fn bonded(active: Option<u32>, ports: Vec<BondPort>) -> Host {
     }
 }
 
-/// The base of the tests: two ports, of which the second one is active.
+/// The base of the tests: two ports. The second one is active.
 fn pair() -> Host {
     bonded(
         Some(5),

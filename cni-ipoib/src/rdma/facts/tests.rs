@@ -6,7 +6,7 @@ use crate::model::{Fault, ModelKernel, Node, active_backup, bond, ethernet, ipoi
 
 const GUID: u64 = 0x248a_0703_00b4_0c5e;
 
-/// `mlx5_0` with `ib0`, and `mlx5_1` with `eth1`, each on a function of its own.
+/// `mlx5_0` with `ib0`, and `mlx5_1` with `eth1`, each on its own function.
 fn node() -> (Node, ModelKernel) {
     let node = Node::with_ib0();
     node.device("mlx5_1", "0000:3b:00.1")

@@ -25,7 +25,7 @@ fn port(number: u32, layer: PortLayer, guid: u64) -> Port {
     }
 }
 
-/// An RDMA device on a function, or one of software.
+/// An RDMA device on a function, or a software device.
 fn seen(name: &str, function: Option<u8>, ports: Vec<Port>) -> Seen {
     let path = function.map(|number| path(number).into());
     Seen::from(Device {

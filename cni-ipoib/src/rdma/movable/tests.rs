@@ -190,7 +190,7 @@ fn two_concurrent_pods_do_not_get_the_last_two_ports() {
     let mut entry = Journal::new(bench.state.path(), "net-b")
         .open(&attachment("c2"))
         .unwrap();
-    // In the journal, and not moved yet.
+    // The device is in the journal and has not moved yet.
     entry.begin(intent(&pod.path(), pod.id())).unwrap();
     assert!(
         bench

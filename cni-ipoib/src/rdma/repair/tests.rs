@@ -60,7 +60,7 @@ fn restore(fixture: &Fixture, asked: Option<&Rdma>, own: bool) -> bool {
     restore_names(from, asked, &link).unwrap()
 }
 
-/// The pod of `c1` ends without DEL. The model has one namespace; that of `c1` was another.
+/// Ends the pod of `c1` without DEL. The model has one namespace, so the record of `c1` gets another one.
 fn kill_pod(fixture: &Fixture) {
     let mut entry = fixture.entry("c1");
     let intent = entry.intent.clone().unwrap();

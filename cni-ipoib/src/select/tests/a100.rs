@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A real node: of its two 200 Gbit/s InfiniBand cards one is cabled, and which one differs from node to
-//! node. A third RDMA device is a LAG of the 10 Gbit/s ports of the node's own network.
+//! A real node: one of its two 200 Gbit/s InfiniBand cards has a cable, and which one differs from node to node. A
+//! third RDMA device is a LAG of the 10 Gbit/s ports of the node's own network.
 //!
-//! Made from the published output of its owner (`ibstat`, `ibdev2netdev`) in the layout of the mlx5 driver.
+//! The model has the layout of the mlx5 driver and the owner's published output (`ibstat`, `ibdev2netdev`).
 
 use super::*;
 use crate::error::Error;

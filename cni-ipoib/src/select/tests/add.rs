@@ -24,7 +24,7 @@ fn any() -> Value {
     json!({"master": {"linkLayer": "InfiniBand"}})
 }
 
-/// An attachment of some network to `master`, in the fixture's pod or in a pod that is gone.
+/// An attachment of another network to `master`, in the fixture's pod or in a dead pod.
 fn attached_before(fixture: &Fixture, network: &str, container: &str, master: &str, lives: bool) {
     let mut entry = Journal::new(fixture.state.path(), network)
         .open(&attachment(container))

@@ -116,7 +116,7 @@ fn a_late_del_does_not_take_a_link_from_the_next_pod() {
         let before = host(&fixture);
         add(&fixture, "ib0").unwrap();
         fixture.kernel.set().state.pod_dies();
-        // The model has one namespace; the first pod's was another.
+        // The model has one namespace, so the record of the first pod gets another one.
         rewrite(&fixture, |intent| intent.netns_id = (1, 1));
         let keys = serde_json::json!({"mode": "device", "master": "ib0"});
         fixture

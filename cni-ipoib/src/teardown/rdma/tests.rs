@@ -15,7 +15,7 @@ fn grant() -> Grant {
     )
 }
 
-/// A pod that has `mlx5_1` as `rdma0`, though ADD was killed before it made a link.
+/// A pod with `mlx5_1` as `rdma0`, after a kill of ADD before it created a link.
 fn fixture() -> Fixture {
     let fixture = Fixture::new();
     {

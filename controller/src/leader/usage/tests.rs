@@ -10,7 +10,7 @@ fn pool(spec: &Value) -> AcceptedPool {
     api::testing::accepted_pool("rail0", spec).unwrap()
 }
 
-/// A /24 in blocks of 16, of which the last sixteen are reserved.
+/// A /24 in blocks of 16. The last sixteen addresses are reserved.
 fn static_pool() -> AcceptedPool {
     pool(&json!({
         "ranges": [{ "subnet": "10.1.0.0/24", "gateway": "none" }], "blockSize": { "v4": 16 },
@@ -47,16 +47,16 @@ fn an_address_in_both_a_block_report_and_an_object_counts_once() {
     let status = json!({ "used": 3, "free": 12, "oldest": LATE });
     let blocks = [block("10.1.0.0/28", "a", "Active", &status)];
     let addresses = [
-        // In the store of the block's own node, so one of the three.
+        // One of the three leases in the store of the block's own node.
         address("10.1.0.9", "10.1.0.0/28", "a", "Bound"),
-        // In no node's block: one in use, one kept for a pod, and one of a gone node.
+        // Outside the block of any node: one address in use, one sticky, and one of a gone node.
         address("10.1.0.250", "10.1.0.240/28", "b", "Bound"),
         address("10.1.0.251", "10.1.0.240/28", "a", "Kept"),
         address("10.1.0.252", "10.1.0.240/28", "c", "Orphaned"),
     ];
     let numbers = Usage::of(&accepted, &blocks, &addresses);
     assert_eq!(numbers.counters.used, 3 + 2);
-    // The same address on another node is not in the store that counts for this block.
+    // The same address on another node is not in the store of this block's node.
     let elsewhere = [address("10.1.0.9", "10.1.0.0/28", "b", "Bound")];
     assert_eq!(Usage::of(&accepted, &blocks, &elsewhere).counters.used, 3 + 1);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Values that a template left empty, and values of a shape that Go plugins refuse.
+//! Values that a template left empty, and values of types that Go plugins reject.
 
 use super::*;
 
@@ -38,7 +38,7 @@ fn null_and_empty_values_count_as_unset() {
     assert_eq!(requests, [ip("10.1.0.9")]);
 }
 
-/// If a template leaves the pool's name empty, each node would allocate the same addresses.
+/// If a template left the pool's name empty, each node would allocate the same addresses.
 #[test]
 fn an_empty_pool_name_is_refused() {
     for ipam in [

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Configurations that name pools.
+//! Configurations with pools.
 
 use super::*;
 use std::path::Path;
@@ -39,7 +39,8 @@ fn a_configuration_with_ranges_names_no_pool() {
     assert_eq!(PoolPlace::read(&ranges.conf).unwrap(), None);
 }
 
-/// Each configuration, with the keys beside `ipam`, is refused as invalid with a message that holds the text.
+/// Asserts that each configuration, with the additional keys, is refused as invalid with a message that contains the
+/// text.
 fn assert_refused(cases: &[(Value, Value, &str)]) {
     for (ipam, more, want) in cases {
         let error = read_pools(ipam, more).expect_err(&ipam.to_string());

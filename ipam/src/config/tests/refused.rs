@@ -3,7 +3,7 @@
 
 use super::*;
 
-/// Each configuration is refused as invalid with a message that holds the text beside it.
+/// Asserts that each configuration is refused as invalid with a message that contains the text.
 fn assert_refused(cases: &[(Value, &str)]) {
     for (ipam, want) in cases {
         let error = read(ipam).expect_err(&ipam.to_string());

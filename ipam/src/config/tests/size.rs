@@ -6,7 +6,7 @@ use crate::config::ranges::{MOST_EXCLUSIONS, MOST_RANGES};
 use crate::interval::WORK;
 use std::sync::Arc;
 
-/// Subnets of 256 addresses in one set, and exclusions of which some lie in one.
+/// A set of subnets of 256 addresses, and exclusions; only some of the exclusions are in a range.
 fn large(ranges: usize, exclusions: usize, own: bool) -> Value {
     let range = |i: usize| {
         let mut range = json!({"subnet": format!("10.{}.{}.0/24", i / 256, i % 256)});
@@ -22,7 +22,7 @@ fn large(ranges: usize, exclusions: usize, own: bool) -> Value {
     })
 }
 
-/// How many intervals are visited while such a configuration is read.
+/// The number of intervals that the parser visits for such a configuration.
 fn work(ranges: usize, exclusions: usize, own: bool) -> usize {
     let ipam = large(ranges, exclusions, own);
     WORK.set(0);
@@ -31,7 +31,7 @@ fn work(ranges: usize, exclusions: usize, own: bool) -> usize {
     WORK.get()
 }
 
-/// A thousand ranges and five thousand exclusions took 99 s and 956 MB: each range had a copy of all exclusions.
+/// A thousand ranges and five thousand exclusions took 99 s and 956 MB, when each range had a copy of all exclusions.
 #[test]
 fn ranges_and_exclusions_cost_their_sum_not_their_product() {
     for own in [false, true] {

@@ -107,7 +107,7 @@ fn a_subnet_with_host_bits_is_noted() {
     assert!(meant.notes.is_empty(), "{:?}", meant.notes);
 }
 
-/// whereabouts keeps its addresses in the cluster; here two nodes would allocate the same ones.
+/// whereabouts stores its allocations in the cluster; with rdma-ipam two nodes would allocate the same addresses.
 #[test]
 fn cluster_wide_uniqueness_is_refused_unless_per_node_is_set() {
     for promise in [
@@ -196,7 +196,7 @@ fn a_million_excluded_addresses_take_no_time() {
     assert_eq!(config.sets[0][0].free().count(), (1 << 24) - 2 - 60_000);
     let config = read(&json!({"ranges": [[{"subnet": "fd00::/64", "exclude": ["fd00::/65"]}]]})).unwrap();
     assert_eq!(config.sets[0][0].free().count(), 1 << 63);
-    // Generous for a loaded machine without optimization; walking over the addresses would take hours.
+    // A generous limit for a loaded machine without optimization; a loop over all addresses would take hours.
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
 }
 

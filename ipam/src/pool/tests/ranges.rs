@@ -11,7 +11,7 @@ fn ranges(pool: &PoolFile) -> PoolRanges {
     PoolRanges::new(pool, Path::new("/pools/rail0/pool.json")).unwrap()
 }
 
-/// Every address that this node allocates by itself.
+/// Every address that this node may allocate without the agent.
 fn given(pool: &PoolFile) -> Vec<u32> {
     let here = ranges(pool).here(Family::V4);
     let member = |number: &u32| here.iter().any(|r| r.free().contains(u128::from(*number)));
@@ -105,7 +105,7 @@ fn ranges_of_a_pool_that_was_never_accepted_are_damage() {
 }
 
 proptest! {
-    /// Compares with a search over all addresses one by one.
+    /// Compares the result with a search over all single addresses.
     #[test]
     fn what_is_given_is_what_a_walk_over_all_addresses_finds(
         starts in prop::collection::btree_set(0_u8..32, 0..6),

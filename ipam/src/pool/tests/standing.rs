@@ -22,7 +22,7 @@ fn standing(boot: &str, now: u64, confirmed: Option<u64>) -> Standing {
     Standing::of(&pool(), boot, &clock(now), || confirmed.map(|s| Confirmed(at(s))))
 }
 
-/// After days without power a node may start with the time at which it went down.
+/// After days without power, the clock of a node may start at the time of its shutdown.
 #[test]
 fn after_a_reboot_an_unsynchronized_clock_proves_nothing() {
     let clock = clock(105);

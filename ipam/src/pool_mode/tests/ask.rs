@@ -393,7 +393,7 @@ fn an_address_that_the_agent_released_meanwhile_is_not_used() {
         if request.verb == Verb::Release {
             return Some(Reply::Done);
         }
-        // As the agent does for an attachment that had no lease at two checks, half a minute apart.
+        // The agent does this for an attachment without a lease at two checks, half a minute apart.
         std::fs::remove_file(&asking).unwrap();
         Some(addresses(&["10.0.0.200"]))
     });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The addresses of a pool that a main plugin must probe, and resting addresses of an exhausted cluster.
+//! Addresses of a pool that a main plugin must probe, and addresses in cooldown in an exhausted cluster.
 
 use super::{Agent, fixture, pool, refused, write};
 use crate::agent::{Reply, Verb};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Each change of an ADD that asks the agent fails or is the last one of its process; and random orders of
+//! Each change of an ADD with a request to the agent fails, or is the last one of its process; and random orders of
 //! calls.
 
 use super::{Agent, block, fixture, pool, write};
@@ -60,7 +60,7 @@ fn an_add_through_the_agent_may_fail_or_die_at_any_step() {
                 // A killed process would not have read the answer.
                 Err(_) => {}
             }
-            // In every case the next DEL leaves only what the agent must release.
+            // In every case, the next DEL leaves only objects that the agent must release.
             fixture.del("a").unwrap();
             fixture.assert_sound(&when);
             assert_eq!(fixture.names("leases"), ["b@eth0"], "{when}");

@@ -142,7 +142,7 @@ fn addresses_rest_for_the_cooldown_of_the_pool() {
     fixture.add("a");
     fixture.del("a").unwrap();
     fixture.pass(Duration::from_secs(60));
-    // The next call removes rested addresses, so it must know the cooldown.
+    // The next call removes expired cooldown records, so it must know the cooldown.
     fixture.del("a").unwrap();
     fixture.gc(&[]).unwrap();
     let error = fixture.try_add("b").unwrap_err();

@@ -31,7 +31,7 @@ fn a_missing_namespace_is_evidence_only_if_its_directory_exists() {
         matches!(&unseen, Fate::Unseen(why) if why.contains("absent is not there")),
         "{unseen:?}"
     );
-    // Below a namespace that a runtime has bound there is an empty file.
+    // An unmounted namespace leaves an empty file.
     std::fs::write(dir.path().join("cni-2"), "").unwrap();
     let unseen = file(&dir.path().join("cni-2")).fate();
     assert!(

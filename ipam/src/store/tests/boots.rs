@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Directories of other boots: which are removed, and which are foreign or still in use.
+//! Directories of other boots: those that are removed, foreign ones, and ones in use.
 
 use super::single;
 use crate::testing::Fixture;
@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// A namespace that lives for as long as this test does.
+/// A namespace that exists as long as this test runs.
 const LIVING: &str = "/proc/self/ns/net";
 
 const OTHER: &str = "b0071111-0000-4000-8000-000000000002";

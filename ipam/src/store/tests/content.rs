@@ -22,7 +22,7 @@ fn with_damage(mut then: impl FnMut(&Fixture, &str)) {
     for (name, content) in damages {
         let fixture = dual(4);
         fixture.add("a");
-        // Written in place, so that lease and addresses stay one file.
+        // Written in place, so that the lease and its addresses remain one file.
         fs::OpenOptions::new()
             .write(true)
             .open(fixture.file("leases/a@eth0"))

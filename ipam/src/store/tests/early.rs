@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Resting addresses for pods whose main plugin probes them.
+//! Addresses in cooldown for pods whose main plugin probes them.
 
 use super::single;
 use crate::testing::{Fixture, attachment};
@@ -9,7 +9,7 @@ use serde_json::json;
 use std::path::Path;
 use std::time::Duration;
 
-/// ADD by a main plugin that probes: returns the addresses, each with its probe mark.
+/// Calls ADD as a main plugin that probes. Returns the addresses, each with its probe mark.
 fn add(fixture: &Fixture, id: &str, pod: &str) -> Result<Vec<(String, bool)>, Error> {
     let mut call = fixture.call(&json!({PROBES: true}));
     call.args = Args::parse(&format!("K8S_POD_NAMESPACE=ns;K8S_POD_NAME={pod}")).unwrap();

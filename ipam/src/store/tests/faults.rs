@@ -16,7 +16,7 @@ fn at_every_step(mut case: impl FnMut(usize) -> bool) {
     );
 }
 
-/// Invariant after every case: the store is consistent, works, and has lost no address.
+/// Invariant after every case: the store is consistent and usable, and has lost no address.
 fn assert_recovers(fixture: &Fixture, when: &str) {
     fixture.fault(Fault::None);
     fixture.add("later");

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// Two files that stand for two namespaces.
+/// Two files that represent two namespaces.
 fn namespaces() -> (TempDir, PathBuf, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let (old, new) = (dir.path().join("old"), dir.path().join("new"));
@@ -19,8 +19,7 @@ fn namespaces() -> (TempDir, PathBuf, PathBuf) {
     (dir, old, new)
 }
 
-/// The present namespace of the lease of `id`, read with an administrator's program: the last line that has
-/// one.
+/// The current namespace in the lease of `id`, read as an administrator reads it: the last line that contains one.
 fn netns_in(fixture: &Fixture, id: &str) -> String {
     let text = fs::read_to_string(fixture.file(&format!("leases/{id}@eth0"))).unwrap();
     let lines = text
@@ -82,7 +81,7 @@ fn a_moved_lease_is_younger_than_a_gc_that_began_before() {
     assert_eq!(lease.since_boot, std::time::Duration::from_secs(1005));
 }
 
-/// The agent judged by the old namespace, and ADD was repeated before the agent took the lock.
+/// The agent has evaluated the old namespace, and ADD is repeated before the agent takes the lock.
 #[test]
 fn the_end_of_the_old_namespace_does_not_end_a_moved_lease() {
     let fixture = single("10.0.0.0/24");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Resting, boots, and waiting for the lock.
+//! Cooldown, boots, and waits for the lock.
 
 use super::{dual, single};
 use crate::testing::Fixture;
@@ -74,11 +74,11 @@ fn addresses_that_have_rested_do_not_pile_up() {
         fixture.pass(Duration::from_secs(1));
         most = most.max(fixture.names("resting").len());
     }
-    // Ten addresses rest at each moment. One DEL of thirty-two sweeps, by a hash of the ids above.
+    // Ten addresses are in cooldown at any time. One DEL of thirty-two sweeps, selected by a hash of the ids above.
     assert!(most <= 250, "{most} were there at a time");
 }
 
-/// Every DEL listed all resting addresses, so its cost grew with their number.
+/// If DEL listed all addresses in cooldown, its cost would grow with their number.
 #[test]
 fn the_cost_of_del_does_not_grow_with_the_resting_addresses() {
     let fixture = Fixture::new(&json!({"ranges": [[{"subnet": "fd00::/64"}]], "cooldown": 600}));
@@ -145,7 +145,7 @@ fn add_on_a_full_disk_removes_rested_addresses() {
         fixture.del(id).unwrap();
     }
     assert_eq!(fixture.names("resting").len(), 3);
-    // Two files fit in the place of three that have rested.
+    // Two files fit into the space of three expired ones.
     fixture.plugin.disk.room.set(Some(0));
     assert_eq!(
         fixture.try_add("d").unwrap_err().code,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a list is used for, and for how long.
+//! The use of a list of addresses, and its maximum age.
 
 use super::*;
 use ipam::agent::AskedBy;
@@ -33,7 +33,7 @@ fn given(ip: &str, container: &str, node: &str) -> IpAddress {
     .unwrap()
 }
 
-/// A list of two blocks with these objects, as seen by node `n`.
+/// A list of two blocks with these objects, for the node `n`.
 fn view(there: &[IpAddress]) -> View {
     let cells = ["10.1.0.0/30", "fd00::/126"].map(|cidr| BlockCidr::of(cidr.parse().unwrap()).unwrap());
     View::new(Instant::now(), 7, cells.to_vec(), there.to_vec(), "n")
@@ -48,7 +48,7 @@ fn layout(family: Family, first: &str) -> BlockLayout {
     BlockLayout::new(family, 2, [usable].into_iter().collect())
 }
 
-/// When a pool became full while agents answered too late, each late answer made an address unusable for a minute.
+/// In an exhausted pool with slow agents, each late answer once blocked an address for a minute.
 #[test]
 fn a_repeated_add_gets_the_address_of_the_first_add() {
     let there = [

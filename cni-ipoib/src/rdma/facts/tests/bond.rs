@@ -6,7 +6,7 @@ use super::read;
 use crate::model::{ModelKernel, Node, active_backup, bonded, ethernet, of_kind, port_of};
 use common::netlink::{BondMode, FailOverMac, Link, LinkInfo};
 
-/// `bond0` of `eth1` and `eth2`; it is the last.
+/// `bond0` of `eth1` and `eth2`. The bond is the last link.
 fn bond_of_two(info: LinkInfo) -> Vec<Link> {
     let bond = Link {
         info,

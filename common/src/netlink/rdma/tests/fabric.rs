@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs with the software HCAs of `tests/fabric` in exclusive mode; for the command see
-//! `route/tests/fabric.rs`.
+//! Runs with the software HCAs of `tests/fabric` in exclusive mode. `route/tests/fabric.rs` contains the command.
 
 use super::super::super::{NetnsMode, Rdma, Route, Socket};
 use crate::netns::{Netns, tests::fresh};

@@ -54,7 +54,7 @@ fn the_request_for_an_ipoib_child_has_the_kernels_layout() {
     assert_eq!(hex(&bytes), hex(NEW_CHILD));
 }
 
-/// The child above as in `ip link show`, reduced to the attributes that are read.
+/// The child above as `ip link show` reports it, reduced to the attributes that the parser reads.
 #[rustfmt::skip]
 const CHILD: &[u8] = &[
     0, 0, 0x20, 0,  7, 0, 0, 0,  0x43, 0x10, 0x01, 0,  0, 0, 0, 0,       // ARPHRD_INFINIBAND, UP|BROADCAST|RUNNING|MULTICAST|LOWER_UP
@@ -166,7 +166,7 @@ fn the_request_for_a_bond_has_the_kernels_layout() {
     assert_eq!(hex(&bytes), hex(NEW_BOND));
 }
 
-/// That bond with an active port, reduced to the attributes that are read.
+/// That bond with an active port, reduced to the attributes that the parser reads.
 #[rustfmt::skip]
 const BOND: &[u8] = &[
     0, 0, 0x20, 0,  4, 0, 0, 0,  0x43, 0x14, 0x01, 0,  0, 0, 0, 0,       // ARPHRD_INFINIBAND, UP|BROADCAST|RUNNING|MASTER|MULTICAST|LOWER_UP

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Answers of the kernel, changed at random: reading any bytes ends, with objects or with an error.
+//! Random changes of the kernel's answers: the parser returns objects or an error for any bytes.
 
 use super::super::super::answer::Answers;
 use super::super::super::garbled::{PORT, SEQUENCE, attribute, datagram, message};

@@ -84,7 +84,7 @@ fn addresses_routes_and_neighbours_of_a_link_are_restored() {
     }
 }
 
-/// Whether the object contains times of creation or lifetimes, which differ between two reads.
+/// Whether the object contains creation times or lifetimes, which differ between two reads.
 fn is_of_a_moment(saved: &Saved) -> bool {
     saved.what.starts_with("address")
 }

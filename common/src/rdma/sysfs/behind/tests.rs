@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-/// `mlx5_0` and `smi1` on a PCI function whose second port has the link `ib0`.
+/// `mlx5_0` and `smi1` on one PCI function. The second port of the function has the link `ib0`.
 fn function(root: &Path) -> std::path::PathBuf {
     let device = root.join("devices/pci0000:3a/0000:3b:00.0");
     for name in ["smi1", "mlx5_0"] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How many blocks one batch asks for.
+//! The number of blocks in a batch.
 
 use super::*;
 
@@ -29,7 +29,7 @@ fn blocks(count: usize, free: u64) -> Vec<Candidate> {
 /// The last batch: blocks with their free addresses, and the age.
 type Batch = (Vec<(String, u64)>, Duration);
 
-/// A batch with this many addresses in one block, which is shared and used up by now.
+/// A batch with this many addresses in one block, which is shared and exhausted by now.
 fn used_up(addresses: u64, millis: u64) -> Batch {
     asked_for(&[("shared", addresses)], millis)
 }
@@ -59,7 +59,7 @@ fn a_batch_that_is_used_up_quickly_is_followed_by_twice_as_much() {
     let candidates = blocks(64, 16);
     assert_eq!(names(&candidates, used_up(16, 300)).len(), 2);
     assert_eq!(names(&candidates, used_up(64, 300)).len(), 8);
-    // The batch is measured in addresses: of blocks with few, it takes more.
+    // The size of a batch is a number of addresses, so it contains more blocks if they have few free ones.
     assert_eq!(names(&blocks(64, 2), used_up(16, 300)).len(), 16);
 }
 
@@ -78,9 +78,9 @@ fn no_other_owner_is_asked_while_half_of_the_batch_is_expected() {
     candidates.push(asked("y", 16, 1));
     let batch = asked_for(&[("v", 16), ("w", 16), ("x", 16), ("y", 16)], 1000);
     assert!(names(&candidates, batch.clone()).is_empty());
-    // About a batch of another leader, this process only knows that its blocks were asked for.
+    // This process knows only that another leader requested these blocks.
     assert!(names(&candidates, None).is_empty());
-    // Three of four were shared and are used up.
+    // Three of four are shared and exhausted.
     candidates.pop();
     assert_eq!(names(&candidates, batch).len(), 6);
 }
@@ -102,7 +102,7 @@ fn an_owner_without_free_addresses_is_skipped_without_a_larger_batch() {
     let batch = asked_for(&[("full", 16)], 100);
     assert_eq!(names(&candidates, batch), ["b000"]);
     assert!(!candidates[8].is_awaited(Duration::from_secs(60)));
-    // One of two blocks was shared and is used up.
+    // One of two blocks is shared and exhausted.
     let batch = asked_for(&[("full", 16), ("shared", 16)], 100);
     assert_eq!(names(&candidates, batch).len(), 2);
 }

@@ -17,37 +17,37 @@ pub struct Config {
     /// The name of this node (`spec.nodeName` of the agent's pod)
     #[arg(long, env = "RDMANET_NODE")]
     pub node: String,
-    /// Where rdma-ipam keeps its leases on this node
+    /// The folder of rdma-ipam's leases on this node
     #[arg(long, env = "RDMANET_DATA_DIR", default_value = ipam::config::DATA_DIR)]
     pub data_dir: PathBuf,
-    /// Where plugins find the agent
+    /// The Unix socket on which the agent serves the plugins
     #[arg(long, env = "RDMANET_AGENT_SOCKET", default_value = ipam::agent::SOCKET)]
     pub socket: PathBuf,
-    /// Where /metrics, /healthz and /readyz are served
+    /// The address of /metrics, /healthz and /readyz
     #[arg(long, env = "RDMANET_LISTEN", default_value = "127.0.0.1:9471")]
     pub listen: SocketAddr,
-    /// For how long nobody is given the blocks of a node that is gone, at least 2m
+    /// How long the blocks of a deleted node are kept from other nodes, at least 2m
     #[arg(long, env = "RDMANET_QUARANTINE", default_value = "10m", value_parser = humantime::parse_duration)]
     pub quarantine: Duration,
-    /// The same where the node's last report had addresses in use, as a time or `never`. Set a time only where a Node object is deleted
-    /// only after its machine was switched off, as cloud controllers do
+    /// The same for blocks with addresses in use in the node's last report: a time or `never`. Set a time only if Node objects are deleted
+    /// only after their machines were switched off, as cloud controllers do
     #[arg(long, env = "RDMANET_QUARANTINE_IN_USE", default_value = "never")]
     pub quarantine_in_use: AfterUse,
-    /// Lets tests use a quarantine below two minutes, with which one address may get two pods
+    /// Lets tests use a quarantine below two minutes, with which two pods may get the same address
     #[arg(long, hide = true)]
     pub short_quarantine_for_tests: bool,
     /// How long a block must be unused before it is returned
     #[arg(long, env = "RDMANET_IDLE", default_value = "5m", value_parser = humantime::parse_duration)]
     pub idle: Duration,
-    /// How far apart two observations are that together prove an address unused
-    #[arg(long, env = "RDMANET_OBSERVE", default_value = "30s", value_parser = humantime::parse_duration)]
-    pub observe: Duration,
-    /// How often the agent looks at its pools when nothing calls for it
-    #[arg(long, env = "RDMANET_TICK", default_value = "2s", value_parser = period)]
-    pub tick: Duration,
-    /// How often, at most, use is told to the API server
-    #[arg(long, env = "RDMANET_MIRROR", default_value = "30s", value_parser = period)]
-    pub mirror: Duration,
+    /// The minimum time between the two observations that prove an address unused
+    #[arg(long, env = "RDMANET_OBSERVATION_INTERVAL", default_value = "30s", value_parser = humantime::parse_duration)]
+    pub observation_interval: Duration,
+    /// How often the agent reconciles its pools if nothing changes
+    #[arg(long, env = "RDMANET_RECONCILE_INTERVAL", default_value = "2s", value_parser = period)]
+    pub reconcile_interval: Duration,
+    /// The minimum time between two reports of utilization to the API server
+    #[arg(long, env = "RDMANET_REPORT_INTERVAL", default_value = "30s", value_parser = period)]
+    pub report_interval: Duration,
     /// Which links the Node's condition rdmanet.io/LinksReady is about: rdma, the names of links (ib*,bond0), or none
     #[arg(long, env = "RDMANET_LINKS", default_value = "rdma")]
     pub links: Scope,
@@ -57,7 +57,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// The quarantines of what a gone node has left.
+    /// How long the blocks and addresses of a deleted node are kept from other nodes.
     pub fn quarantines(&self) -> Quarantines {
         Quarantines {
             unused: self.quarantine,
@@ -74,8 +74,8 @@ impl Config {
     }
 
     /// The shortest time between two reports of a block, for a pool with this number of blocks.
-    pub fn report_interval(&self, blocks: i64) -> Duration {
-        pace::report_interval(self.mirror, blocks)
+    pub fn block_report_interval(&self, blocks: i64) -> Duration {
+        pace::report_interval(self.report_interval, blocks)
     }
 
     /// How often this node's registration is read.

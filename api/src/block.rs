@@ -41,7 +41,7 @@ use serde::{Deserialize, Serialize};
     printcolumn(name = "Used", type_ = "integer", json_path = ".status.used"),
     printcolumn(name = "Free", type_ = "integer", json_path = ".status.free"),
     printcolumn(name = "Oldest", type_ = "date", json_path = ".status.oldest"),
-    printcolumn(name = "Mirrored", type_ = "date", priority = 1, json_path = ".status.mirroredAt"),
+    printcolumn(name = "Reported", type_ = "date", priority = 1, json_path = ".status.reportedAt"),
     printcolumn(name = "Epoch", type_ = "integer", priority = 1, json_path = ".spec.epoch"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
@@ -131,5 +131,5 @@ pub struct IpBlockStatus {
     pub observed_generation: Option<i64>,
     /// When the owner wrote this report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mirrored_at: Option<Time>,
+    pub reported_at: Option<Time>,
 }

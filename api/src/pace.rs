@@ -8,9 +8,9 @@ const WRITES_A_SECOND: u64 = 50;
 
 /// The shortest period in which a node reports a block, or the controller a pool's numbers, if the pool has so many
 /// blocks.
-pub fn report_interval(mirror: Duration, blocks: i64) -> Duration {
+pub fn report_interval(shortest: Duration, blocks: i64) -> Duration {
     let all = u64::try_from(blocks).unwrap_or_default() / WRITES_A_SECOND;
-    mirror.max(Duration::from_secs(all))
+    shortest.max(Duration::from_secs(all))
 }
 
 /// The shortest pause between two rounds of a task.

@@ -71,12 +71,12 @@ pub enum Wait {
     Quarantine,
 }
 
-/// Decides whether the address passes to a new incarnation. `observe` is the time between two observations.
+/// Decides whether the address passes to a new incarnation. `interval` is the time between two observations.
 ///
 /// If the node is not Ready, a person has deleted the earlier pod by force, which states that the pod is dead. Two
 /// observations are then enough. If the Node object is gone, the garbage collector has deleted the pod, and that states
 /// nothing. Then the `quarantine` must pass, as for a block.
-pub fn handover(before: AddressUse, observe: Duration, quarantine: Duration) -> Handover {
+pub fn handover(before: AddressUse, interval: Duration, quarantine: Duration) -> Handover {
     match before {
         AddressUse::Local { leased: true } => Handover::Wait(Wait::Sandbox),
         AddressUse::Remote { same_pod: true, .. } => Handover::Wait(Wait::SamePod),
@@ -88,7 +88,7 @@ pub fn handover(before: AddressUse, observe: Duration, quarantine: Duration) -> 
         AddressUse::Remote {
             unchanged: Some(time),
             ..
-        } if time < observe => Handover::Wait(Wait::Observation),
+        } if time < interval => Handover::Wait(Wait::Observation),
         AddressUse::Remote {
             node: NodeState::Gone,
             unchanged: Some(time),

@@ -245,7 +245,7 @@ fn table(blocks: &[&Block]) -> Table {
             status.map(|status| status.used.to_string()).unwrap_or_default(),
             status.map(|status| status.free.to_string()).unwrap_or_default(),
             time(status.and_then(|status| status.oldest.as_ref())),
-            time(status.and_then(|status| status.mirrored_at.as_ref())),
+            time(status.and_then(|status| status.reported_at.as_ref())),
             block.name().to_owned(),
         ]);
     }

@@ -13,13 +13,13 @@ pub struct Config {
     /// The name of this replica (`metadata.name` of its pod)
     #[arg(long, env = "RDMANET_IDENTITY")]
     pub identity: String,
-    /// Where /metrics, /healthz and /readyz are served
+    /// The address of /metrics, /healthz and /readyz
     #[arg(long, env = "RDMANET_LISTEN", default_value = "0.0.0.0:9472")]
     pub listen: SocketAddr,
     /// The namespace of the controller's Lease
     #[arg(long, env = "RDMANET_NAMESPACE", default_value = "rdmanet-system")]
     pub namespace: String,
-    /// How long the blocks of a gone node stay unused before they are freed, at least 2m
+    /// How long the blocks of a deleted node are kept from other nodes, at least 2m
     #[arg(long, env = "RDMANET_QUARANTINE", default_value = "10m", value_parser = humantime::parse_duration)]
     pub quarantine: Duration,
     /// The same for blocks with addresses in use in the node's last report: a time or `never`. Set a time only if Node objects are deleted
@@ -30,21 +30,21 @@ pub struct Config {
     #[arg(long, hide = true)]
     pub short_quarantine_for_tests: bool,
     /// The minimum time between the two observations that prove an address unused
-    #[arg(long, env = "RDMANET_OBSERVE", default_value = "30s", value_parser = humantime::parse_duration)]
-    pub observe: Duration,
+    #[arg(long, env = "RDMANET_OBSERVATION_INTERVAL", default_value = "30s", value_parser = humantime::parse_duration)]
+    pub observation_interval: Duration,
     /// How often the controller reconciles all pools
-    #[arg(long, env = "RDMANET_TICK", default_value = "2s", value_parser = pace::period)]
-    pub tick: Duration,
+    #[arg(long, env = "RDMANET_RECONCILE_INTERVAL", default_value = "2s", value_parser = pace::period)]
+    pub reconcile_interval: Duration,
     /// The minimum time between two writes of a pool's utilization
-    #[arg(long, env = "RDMANET_MIRROR", default_value = "30s", value_parser = pace::period)]
-    pub mirror: Duration,
+    #[arg(long, env = "RDMANET_REPORT_INTERVAL", default_value = "30s", value_parser = pace::period)]
+    pub report_interval: Duration,
     /// error, warn, info, debug or trace
     #[arg(long, env = "RDMANET_LOG", default_value = "info")]
     pub log: String,
 }
 
 impl Config {
-    /// How long the blocks and addresses of a gone node are kept from other nodes.
+    /// How long the blocks and addresses of a deleted node are kept from other nodes.
     pub fn quarantines(&self) -> Quarantines {
         Quarantines {
             unused: self.quarantine,
@@ -55,6 +55,6 @@ impl Config {
 
     /// The minimum time between two writes of the utilization of a pool with this many blocks.
     pub fn write_interval(&self, blocks: i64) -> Duration {
-        pace::report_interval(self.mirror, blocks)
+        pace::report_interval(self.report_interval, blocks)
     }
 }

@@ -30,7 +30,7 @@ impl Agent {
         let log = node.path("agent.log");
         let process = Command::new("/opt/cni/bin/rdmanet-agent")
             .env("KUBECONFIG", Path::new("/kube/agent"))
-            .args(["--node", "node-1", "--listen", LISTEN, "--mirror", "1s"])
+            .args(["--node", "node-1", "--listen", LISTEN, "--report-interval", "1s"])
             .arg("--data-dir")
             .arg(node.path("rdma-ipam"))
             .arg("--socket")

@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-/// The shortest time between two writes. A shorter `--mirror` makes it shorter.
+/// The shortest time between two writes. A shorter `--report-interval` makes it shorter.
 pub const EVERY: Duration = Duration::from_secs(10);
 
 /// The longest pause after a rejected write. The role may be granted while the agent runs.
@@ -45,7 +45,7 @@ pub fn turn(nodes: u64, chance: f64) -> Duration {
 
 /// Checks the links after each event (`changed`), and now and then without one. Writes the condition if it differs.
 pub(super) async fn run(agent: &Agent, changed: &Notify) {
-    let every = agent.config.mirror.min(EVERY);
+    let every = agent.config.report_interval.min(EVERY);
     let mut history = CarrierHistory::read(&agent.config.data_dir);
     let mut writer = ConditionWriter::default();
     let mut pause = Duration::ZERO;

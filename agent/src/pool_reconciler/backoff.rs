@@ -25,14 +25,17 @@ pub(super) enum Round {
 
 /// The state from which the next pause follows.
 pub(super) struct Backoff {
-    tick: Duration,
+    interval: Duration,
     /// Rounds in a row that failed.
     failures: u32,
 }
 
 impl Backoff {
-    pub(super) fn new(tick: Duration) -> Self {
-        Self { tick, failures: 0 }
+    pub(super) fn new(interval: Duration) -> Self {
+        Self {
+            interval,
+            failures: 0,
+        }
     }
 
     /// The pause after a round. `chance` (0 to 1) spreads out the retries of agents that failed together.
@@ -40,14 +43,14 @@ impl Backoff {
         match round {
             Round::Succeeded => self.failures = 0,
             Round::Failed => self.failures = self.failures.saturating_add(1),
-            Round::Interrupted if self.failures == 0 => return self.tick.min(SOON),
+            Round::Interrupted if self.failures == 0 => return self.interval.min(SOON),
             Round::Interrupted => {}
         }
         if self.failures == 0 {
-            return self.tick;
+            return self.interval;
         }
         let pause = self
-            .tick
+            .interval
             .saturating_mul(2_u32.saturating_pow(self.failures))
             .min(LONGEST);
         pause.mul_f64(0.5 + chance)

@@ -41,13 +41,13 @@ impl Suspects {
     /// Whether there may be address objects without a lease, or objects that the controller orphaned. Only this agent creates
     /// them. So in a large cluster an agent that creates none does not list them every few seconds. What was written before this
     /// process started, or by another process, is found later.
-    fn must_list(&self, me: &NodeIdentity, observe: Duration, last_write: Option<Instant>) -> bool {
+    fn must_list(&self, me: &NodeIdentity, interval: Duration, last_write: Option<Instant>) -> bool {
         let lately = |at: Option<Instant>, within| at.is_some_and(|at| at.elapsed() < within);
         let doubted = matches!(me, NodeIdentity::Gone(_)) || self.kept_as.as_ref() != Some(me);
         doubted
             || !self.addresses.is_empty()
-            || lately(last_write, ALONE + observe * 4)
-            || !lately(self.listed, observe * SELDOM)
+            || lately(last_write, ALONE + interval * 4)
+            || !lately(self.listed, interval * SELDOM)
     }
 }
 
@@ -100,7 +100,7 @@ fn is_of(pool: &str, address: &IpAddress, released: &Released) -> bool {
     })
 }
 
-/// Without any suspicion, addresses are listed once in this many times [`crate::config::Config::observe`].
+/// Without any suspicion, addresses are listed once in this many times [`crate::config::Config::observation_interval`].
 const SELDOM: u32 = 20;
 
 /// Frees leases whose pods are gone, and address objects that no lease has.
@@ -127,7 +127,7 @@ impl GarbageCollector {
         if self
             .suspects
             .looked
-            .is_some_and(|at| at.elapsed() < self.context.agent.config.observe / 3)
+            .is_some_and(|at| at.elapsed() < self.context.agent.config.observation_interval / 3)
         {
             return Ok(());
         }
@@ -137,7 +137,7 @@ impl GarbageCollector {
         if let (Some(_), Some(me)) = (&target.accepted, self.context.agent.identity())
             && self
                 .suspects
-                .must_list(&me, self.context.agent.config.observe, last_write)
+                .must_list(&me, self.context.agent.config.observation_interval, last_write)
         {
             let kept = self.collect_addresses(&me).await?;
             self.suspects.listed = Some(Instant::now());
@@ -159,7 +159,7 @@ impl GarbageCollector {
             };
             seen.insert(key.clone());
             let suspected = suspected_for(&mut self.suspects.leases, &key);
-            if suspected < self.context.agent.config.observe {
+            if suspected < self.context.agent.config.observation_interval {
                 continue;
             }
             self.free(held, suspected, &evidence).await?;
@@ -328,7 +328,9 @@ impl GarbageCollector {
             }
             seen.insert(key.clone());
             let suspected = suspected_for(&mut self.suspects.addresses, &key);
-            if suspected >= self.context.agent.config.observe && self.free_address(&address, ip).await? {
+            if suspected >= self.context.agent.config.observation_interval
+                && self.free_address(&address, ip).await?
+            {
                 self.suspects.addresses.remove(&key);
             }
         }

@@ -115,7 +115,7 @@ impl KnownBlocks {
         };
         let mut orphans = self.all().into_values();
         if orphans.any(|block| block.spec.state == BlockState::Orphaned && of_me(&block)) {
-            return self.context.agent.config.tick;
+            return self.context.agent.config.reconcile_interval;
         }
         self.context.agent.config.confirm_every()
     }

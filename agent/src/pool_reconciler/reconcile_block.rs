@@ -422,7 +422,7 @@ impl BlockReconciler {
         cidr: BlockCidr,
     ) -> Result<(), ReconcileError> {
         let used = self.context.usage_of(cidr).await?;
-        let status = serde_json::json!({ "mirroredAt": now(), "used": used, "free": 0 });
+        let status = serde_json::json!({ "reportedAt": now(), "used": used, "free": 0 });
         if let WriteResult::Applied(after) =
             update_status(&self.context.agent.cluster.blocks, block, status).await?
         {

@@ -226,7 +226,7 @@ impl UsageReporter {
                 let every = if misleads {
                     Duration::ZERO
                 } else {
-                    self.context.agent.config.report_interval(target.blocks)
+                    self.context.agent.config.block_report_interval(target.blocks)
                 };
                 told.turn(used, every, target.blocks, now)
             }
@@ -251,7 +251,7 @@ impl UsageReporter {
             free: free(accepted, cidr_of(block), used),
             excluded: leases.excluded,
             oldest: leases.oldest,
-            mirrored_at: Some(now()),
+            reported_at: Some(now()),
             observed_generation: Some(generation),
         };
         if let WriteResult::Applied(after) =

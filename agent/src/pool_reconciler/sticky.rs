@@ -214,7 +214,7 @@ impl StickyAddresses {
             .map_err(|e| self.context.address_unknown(ip, &e))?;
         match handover(
             before,
-            self.context.agent.config.observe,
+            self.context.agent.config.observation_interval,
             self.context.agent.config.quarantine,
         ) {
             Handover::Pass => {}
@@ -365,7 +365,7 @@ impl StickyAddresses {
             ),
             Wait::Observation => format!(
                 "which cannot be heard; the address passes on if that stays so for {} s; try again then",
-                self.context.agent.config.observe.as_secs()
+                self.context.agent.config.observation_interval.as_secs()
             ),
         };
         Error::new(Code::TRY_AGAIN, format!("{earlier}, {why}"))

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 async fn site() -> (Site, Member) {
     // The agent and the controller act late, so that the command is first.
-    let flags = ["--observe", "1h"];
+    let flags = ["--observation-interval", "1h"];
     let site = Site::with(&flags).await;
     let node = Member::running(&site.server, "a", &flags).await;
     site.pool(

@@ -3,7 +3,7 @@
 //!
 //! A node without a block of its own takes each address from a block of another node, by a request to the API server.
 //!
-//! Invariant: the numbers of a finding are those of the spec in force. The count of nodes is at most `--mirror` old.
+//! Invariant: the numbers of a finding are those of the spec in force. The count of nodes is at most `--report-interval` old.
 
 use super::Leader;
 use super::status::{ConditionState, condition};
@@ -48,17 +48,19 @@ impl Leader {
     /// What [`few_blocks`] finds; none before the API server has sent any Node.
     pub(super) fn compare_with_nodes(&mut self, accepted: &AcceptedPool) -> Option<ConditionState> {
         let caches = self.caches.clone().filter(|caches| !caches.nodes.is_empty())?;
-        let nodes = self.node_counts.of(accepted, self.context.config.mirror, || {
-            let all = caches.nodes.state();
-            let Some(selector) = accepted.spec.node_selector.clone() else {
-                return all.len() as u128;
-            };
-            // If a selector cannot be parsed, it selects nothing. Agents treat it the same way.
-            Selector::try_from(selector).map_or(0, |selector| {
-                let selected = all.iter().filter(|node| selector.matches(node.labels()));
-                selected.count() as u128
-            })
-        });
+        let nodes = self
+            .node_counts
+            .of(accepted, self.context.config.report_interval, || {
+                let all = caches.nodes.state();
+                let Some(selector) = accepted.spec.node_selector.clone() else {
+                    return all.len() as u128;
+                };
+                // If a selector cannot be parsed, it selects nothing. Agents treat it the same way.
+                Selector::try_from(selector).map_or(0, |selector| {
+                    let selected = all.iter().filter(|node| selector.matches(node.labels()));
+                    selected.count() as u128
+                })
+            });
         Some(few_blocks(accepted, nodes))
     }
 }

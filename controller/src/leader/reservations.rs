@@ -79,7 +79,7 @@ impl Leader {
                 return Ok(());
             }
         };
-        if since.elapsed() < self.context.config.observe {
+        if since.elapsed() < self.context.config.observation_interval {
             return Ok(());
         }
         if delete(&self.context.cluster.addresses, address).await? == WriteResult::Applied(()) {

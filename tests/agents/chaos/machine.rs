@@ -105,7 +105,14 @@ impl Machine {
                 "--idle",
                 "2s",
             ])
-            .args(["--observe", "1s", "--tick", "300ms", "--mirror", "1s"])
+            .args([
+                "--observation-interval",
+                "1s",
+                "--reconcile-interval",
+                "300ms",
+                "--report-interval",
+                "1s",
+            ])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)

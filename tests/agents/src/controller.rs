@@ -18,11 +18,11 @@ use tests::programs::program;
 
 /// Short times for tests: what takes minutes in a cluster takes one second.
 const USUAL: [&str; 8] = [
-    "--tick",
+    "--reconcile-interval",
     "200ms",
-    "--mirror",
+    "--report-interval",
     "500ms",
-    "--observe",
+    "--observation-interval",
     "1s",
     "--log",
     "debug",

@@ -69,11 +69,11 @@ impl Member {
         let identity = Identity::new(&server.admin().await, name).await;
         let dir = tempfile::Builder::new().prefix("agent-").tempdir().unwrap();
         let usual = [
-            "--tick",
+            "--reconcile-interval",
             "200ms",
-            "--mirror",
+            "--report-interval",
             "500ms",
-            "--observe",
+            "--observation-interval",
             "1s",
             "--idle",
             "1s",

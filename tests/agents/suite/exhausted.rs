@@ -10,7 +10,12 @@ use serde_json::json;
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_pool_refuses_a_pod_without_a_request_to_the_api_server() {
     let site = Site::new().await;
-    let node = Member::running(&site.server, "a", &["--mirror", "1h", "--observe", "1h"]).await;
+    let node = Member::running(
+        &site.server,
+        "a",
+        &["--report-interval", "1h", "--observation-interval", "1h"],
+    )
+    .await;
     let mut spec = simple("10.1.0.0/29");
     spec["allocation"] = json!("PerAddress");
     spec.as_object_mut().unwrap().remove("blockSize");

@@ -9,7 +9,12 @@ use std::collections::BTreeSet;
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_gets_an_address_without_a_request_to_the_api_server() {
     let site = Site::new().await;
-    let node = Member::running(&site.server, "a", &["--mirror", "1h", "--observe", "1h"]).await;
+    let node = Member::running(
+        &site.server,
+        "a",
+        &["--report-interval", "1h", "--observation-interval", "1h"],
+    )
+    .await;
     site.simple("rail0", "10.1.0.0/24").await;
     node.wait_active_blocks("rail0", 1).await;
     // Waits for the agent's pending report of the block.

@@ -171,7 +171,9 @@ fn a_condition_an_event_and_a_metric_report_a_pulled_and_replugged_cable() {
 #[test]
 fn a_flapping_link_updates_its_condition_at_a_bounded_rate_and_ends_correct() {
     on_a_machine("flapping", async |machine| {
-        let _node = machine.agent(&["--mirror", "1s", "--quarantine", "5s"]).await;
+        let _node = machine
+            .agent(&["--report-interval", "1s", "--quarantine", "5s"])
+            .await;
         machine.says("True", "LinksUp", BOTH).await;
         let (mark, start) = (machine.site.server.mark(), Instant::now());
         while start.elapsed() < Duration::from_secs(5) {

@@ -19,7 +19,7 @@ const FOR_EVER: Fault = Fault::Delay(HANGS);
 /// A node whose agent reaches the API server through a proxy. The agent does not run yet.
 async fn behind(site: &Site, name: &str) -> (Member, Proxy) {
     let proxy = Proxy::start(&site.server).await;
-    let node = Member::new(&site.server, name, &["--mirror", "1h"]).await;
+    let node = Member::new(&site.server, name, &["--report-interval", "1h"]).await;
     node.go_through(&proxy, &site.server);
     (node, proxy)
 }

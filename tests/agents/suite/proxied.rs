@@ -11,7 +11,7 @@ pub(crate) async fn the_agent_takes_its_proxy_from_the_environment(site: &Site) 
     gateway.refuse(Some("403 Forbidden"));
     // The API server under another name, so that `NO_PROXY` applies to one of them only.
     let url = gateway.url().replace("127.0.0.1", "localhost");
-    let mut node = Member::new(&site.server, "proxied", &["--mirror", "1h"]).await;
+    let mut node = Member::new(&site.server, "proxied", &["--report-interval", "1h"]).await;
     node.set_environment(&[("HTTPS_PROXY", &url), ("NO_PROXY", "10.0.0.0/8,127.0.0.1")]);
     node.start();
     node.wait_active("rail0").await;

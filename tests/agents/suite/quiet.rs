@@ -13,7 +13,14 @@ use std::time::Duration;
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_agent_sends_only_a_few_get_requests() {
     let site = Site::new().await;
-    let flags = ["--mirror", "1h", "--observe", "3s", "--idle", "1h"];
+    let flags = [
+        "--report-interval",
+        "1h",
+        "--observation-interval",
+        "3s",
+        "--idle",
+        "1h",
+    ];
     let mut nodes = Vec::new();
     for name in ["a", "b", "c"] {
         nodes.push(Member::running(&site.server, name, &flags).await);
@@ -71,7 +78,14 @@ async fn an_agent_observes_a_pool_edit_without_waiting_for_its_next_round() {
     site.crowd("rail0", first, 600, |_| crowd.clone()).await;
     let mut nodes = Vec::new();
     for name in ["a", "b", "c", "d", "e"] {
-        nodes.push(Member::running(&site.server, name, &["--tick", "10m", "--idle", "1h"]).await);
+        nodes.push(
+            Member::running(
+                &site.server,
+                name,
+                &["--reconcile-interval", "10m", "--idle", "1h"],
+            )
+            .await,
+        );
     }
     for node in &nodes {
         node.wait_active("rail0").await;
@@ -106,7 +120,7 @@ async fn an_agent_observes_a_pool_edit_without_waiting_for_its_next_round() {
 /// Pools that need no change cause no requests, whatever their number.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_controller_sends_no_requests_besides_watches_and_its_lease() {
-    let site = Site::with(&["--mirror", "1h"]).await;
+    let site = Site::with(&["--report-interval", "1h"]).await;
     for i in 0..4 {
         site.simple(&format!("pool{i}"), &format!("10.{i}.0.0/24")).await;
     }

@@ -74,7 +74,7 @@ async fn an_agent_is_ready_only_while_it_receives_pools_and_blocks() {
 
 #[test]
 fn a_pause_of_zero_between_rounds_is_refused() {
-    for flag in ["--tick", "--mirror"] {
+    for flag in ["--reconcile-interval", "--report-interval"] {
         let told = Command::new(program("rdmanet-agent"))
             .args(["--node", "a", flag, "0s"])
             .output()

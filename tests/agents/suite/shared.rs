@@ -89,7 +89,7 @@ async fn three_nodes_share_a_pool_down_to_its_last_address() {
 /// The counters of the pool are older than all blocks, and would report the pool as exhausted.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_pool_is_shared_before_its_counters_are_updated() {
-    let flags = ["--mirror", "5m"];
+    let flags = ["--report-interval", "5m"];
     let site = Site::with(&flags).await;
     let nodes = members_with(&site, &["a", "b"], &flags).await;
     site.simple("rail0", "10.1.0.0/27").await;

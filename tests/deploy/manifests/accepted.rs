@@ -163,7 +163,14 @@ async fn an_agent_without_any_capability_does_its_work() {
         .args(["--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"])
         .arg(program("rdmanet-agent"))
         .env("KUBECONFIG", &kubeconfig)
-        .args(["--node", "bare", "--listen", "127.0.0.1:0", "--tick", "200ms"])
+        .args([
+            "--node",
+            "bare",
+            "--listen",
+            "127.0.0.1:0",
+            "--reconcile-interval",
+            "200ms",
+        ])
         .arg("--data-dir")
         .arg(dir.path().join("data"))
         .arg("--socket")

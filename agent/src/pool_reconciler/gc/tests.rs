@@ -74,10 +74,10 @@ fn an_agent_with_a_suspect_address_lists_its_addresses_again() {
 
 #[test]
 fn an_idle_agent_lists_its_addresses_again_after_a_long_pause() {
-    let observe = Duration::from_millis(1);
+    let interval = Duration::from_millis(1);
     let suspects = at_rest();
-    std::thread::sleep(observe * SELDOM);
-    assert!(suspects.must_list(&registered("1"), observe, None));
+    std::thread::sleep(interval * SELDOM);
+    assert!(suspects.must_list(&registered("1"), interval, None));
 }
 
 /// A lease of `pod`'s interface, created `since` seconds after the boot.

@@ -38,7 +38,15 @@ fn pool() -> PoolName {
 }
 
 fn config(data_dir: &str) -> Config {
-    let words = ["agent", "--node", "n", "--data-dir", data_dir, "--tick", "1h"];
+    let words = [
+        "agent",
+        "--node",
+        "n",
+        "--data-dir",
+        data_dir,
+        "--reconcile-interval",
+        "1h",
+    ];
     let command = Config::augment_args(clap::Command::new("agent"));
     Config::from_arg_matches(&command.get_matches_from(words)).unwrap()
 }

@@ -161,10 +161,10 @@ impl<'s> Fleet<'s> {
     /// Starts agent `i`.
     pub(crate) async fn begin(&mut self, i: usize) {
         // With thousands of agents in one process, a short interval would measure the processors.
-        let tick = if self.size > MANY { "20s" } else { "2s" };
+        let interval = if self.size > MANY { "20s" } else { "2s" };
         let node = &self.identities[i].node.node;
         let data = self.data(i);
-        let config = bench_kube::agents::config(node, &data, &["--tick", tick]);
+        let config = bench_kube::agents::config(node, &data, &["--reconcile-interval", interval]);
         let client = bench_kube::agents::clients(self.identities[i].config(self.server)).await;
         let (agent, _) = daemon::start(config, client, &self.supervisor);
         self.agents.push(agent);

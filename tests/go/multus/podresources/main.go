@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// podresources says on a socket, as a kubelet does, which devices it gave to whom. `List` is answered, which is what Multus calls.
+// podresources serves the device allocations of pods on a socket, as a kubelet does. It implements only `List`, which Multus calls.
 //
 //	podresources SOCKET <list.json
 //
-// list.json is a ListPodResourcesResponse in protobuf's JSON form. A line on stdout tells of each call.
+// list.json is a ListPodResourcesResponse in protobuf's JSON format. Each call prints a line on stdout.
 package main
 
 import (
@@ -29,7 +29,7 @@ func (l *lister) List(context.Context, *podresources.ListPodResourcesRequest) (*
 	return l.given, nil
 }
 
-func tell(ctx context.Context, request any, call *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+func logCall(ctx context.Context, request any, call *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	fmt.Println(call.FullMethod)
 	return next(ctx, request)
 }
@@ -47,7 +47,7 @@ func serve(socket string) error {
 	if err != nil {
 		return err
 	}
-	server := grpc.NewServer(grpc.UnaryInterceptor(tell))
+	server := grpc.NewServer(grpc.UnaryInterceptor(logCall))
 	podresources.RegisterPodResourcesListerServer(server, &lister{given: given})
 	return server.Serve(listener)
 }
@@ -56,7 +56,7 @@ func main() {
 	log.SetFlags(0)
 	log.SetPrefix("podresources: ")
 	if len(os.Args) != 2 {
-		log.Fatal("say where: podresources SOCKET <list.json")
+		log.Fatal("usage: podresources SOCKET <list.json")
 	}
 	log.Fatal(serve(os.Args[1]))
 }

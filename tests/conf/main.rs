@@ -111,7 +111,7 @@ fn the_readme_of_conf_names_every_file_and_its_network() {
         let name = file.file_name().unwrap().to_str().unwrap();
         assert!(
             readme.contains(&format!("`{name}`")),
-            "conf/README.md does not tell of {name}"
+            "conf/README.md does not mention {name}"
         );
         let list: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
         let network = list["name"].as_str().unwrap();
@@ -301,9 +301,12 @@ fn no_network_of_conf_allocates_an_address_on_two_nodes_without_per_node() {
             assert_eq!(
                 ipam.get("perNode"),
                 Some(&json!(true)),
-                "{place}: both nodes give {one:?}"
+                "{place}: both nodes allocate {one:?}"
             );
-            assert!(!for_a_cluster, "{place}: both nodes of a cluster give {one:?}");
+            assert!(
+                !for_a_cluster,
+                "{place}: both nodes of a cluster allocate {one:?}"
+            );
             per_node += 1;
         }
     }
@@ -326,7 +329,7 @@ fn every_network_comment_and_docs_row_give_the_same_reason_to_choose_it() {
             .trim_end_matches('.');
         let reason = sentence.trim_start_matches("Choose it ");
         let row = document.lines().find(|line| line.contains(&format!("`{name}`")));
-        let row = row.unwrap_or_else(|| panic!("docs/networks.md does not tell of {name}"));
+        let row = row.unwrap_or_else(|| panic!("docs/networks.md does not mention {name}"));
         assert!(
             row.contains(reason),
             "docs/networks.md says {row:?} where {name} says {reason:?}"

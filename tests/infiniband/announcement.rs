@@ -46,18 +46,21 @@ fn listen(pod: &Pod<'_>) -> OwnedFd {
             SockProtocol::EthAll,
         )
     };
-    let ear = pod.open().run(open).unwrap().unwrap();
-    setsockopt(&ear, ReceiveTimeout, &TimeVal::new(1, 0)).unwrap();
-    ear
+    let socket_of_pod = pod.open().run(open).unwrap().unwrap();
+    setsockopt(&socket_of_pod, ReceiveTimeout, &TimeVal::new(1, 0)).unwrap();
+    socket_of_pod
 }
 
 /// Receives packets until none arrives for a second.
-fn heard(ear: &OwnedFd) -> Vec<Vec<u8>> {
+fn received(socket_of_pod: &OwnedFd) -> Vec<Vec<u8>> {
     let mut packets = Vec::new();
     let mut buffer = [0; 4096];
-    while let Ok(length) = recv(ear.as_raw_fd(), &mut buffer, MsgFlags::empty()) {
+    while let Ok(length) = recv(socket_of_pod.as_raw_fd(), &mut buffer, MsgFlags::empty()) {
         packets.push(buffer[..length].to_vec());
-        assert!(packets.len() < 1000, "the fabric never falls silent");
+        assert!(
+            packets.len() < 1000,
+            "the pod still receives packets after a thousand"
+        );
     }
     packets
 }
@@ -89,18 +92,18 @@ fn is_advertisement(packet: &[u8], sender: &HwAddress) -> bool {
 fn the_addresses_of_a_new_pod_are_announced_with_its_20_byte_address() {
     run(|node| {
         let (peer, peers) = peer(node);
-        let ear = listen(&peer);
+        let socket_of_pod = listen(&peer);
         let (pod, conf) = (node.pod(), one_address(node, "ib1"));
         pod.attach(&conf, "net1");
         let own = pod.link("net1").address;
         assert_eq!(own.len(), 20);
-        let packets = heard(&ear);
+        let packets = received(&socket_of_pod);
         for operation in [1, 2] {
-            let want = arp(operation, &own);
+            let expected = arp(operation, &own);
             assert!(
                 packets
                     .iter()
-                    .any(|packet| packet.starts_with(&want) && packet.ends_with(&V4.octets())),
+                    .any(|packet| packet.starts_with(&expected) && packet.ends_with(&V4.octets())),
                 "no ARP of operation {operation} from {own} for {V4} in {packets:02x?}"
             );
         }
@@ -126,7 +129,7 @@ fn a_neighbour_follows_an_address_to_another_pod_at_once() {
             if entry(V4.to_string()).contains("lladdr") {
                 for address in [V4.to_string(), V6.to_string()] {
                     soon(
-                        &format!("{address} is known to be at {own}, without having asked"),
+                        &format!("the neighbour entry of {address} is {own}, without a request"),
                         || entry(address.clone()).contains(&own),
                     );
                 }

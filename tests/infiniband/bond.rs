@@ -52,7 +52,7 @@ fn active_hca(node: &Node, pod: &Pod<'_>) -> usize {
 }
 
 /// Waits until both ports of the pod's bond have carrier.
-fn whole(pod: &Pod<'_>) {
+fn wait_for_ports(pod: &Pod<'_>) {
     for port in ["net1p0", "net1p1"] {
         soon(&format!("{port} has carrier"), || pod.link(port).carrier);
     }
@@ -132,7 +132,7 @@ fn the_pod_gets_one_bonded_interface_with_one_address() {
 
 /// Pulls the cable of the first pod's active port and plugs it in again. Returns the longest time during which the
 /// other pod got no reply.
-fn out_and_back(node: &Node, pods: &[Pod<'_>; 2], conf: &Conf, target: &str) -> Duration {
+fn unplug_and_replug(node: &Node, pods: &[Pod<'_>; 2], conf: &Conf, target: &str) -> Duration {
     let hca = active_hca(node, &pods[0]);
     let out = longest_gap(&pods[1], target, || cable(hca, false));
     for pod in pods {
@@ -141,7 +141,7 @@ fn out_and_back(node: &Node, pods: &[Pod<'_>; 2], conf: &Conf, target: &str) -> 
     }
     let back = longest_gap(&pods[1], target, || cable(hca, true));
     for pod in pods {
-        whole(pod);
+        wait_for_ports(pod);
         pod.check(conf, "net1").done();
     }
     out.max(back)
@@ -156,7 +156,7 @@ fn a_bond_repeatedly_fails_over_in_less_than_a_second() {
             let target = address(&pods[0].attach(&conf, "net1"), false);
             pods[1].attach(&conf, "net1");
             reaches(&pods[1], &target);
-            pods.iter().for_each(whole);
+            pods.iter().for_each(wait_for_ports);
             let addresses = pods[0].addresses("net1").into_iter();
             let local = addresses.into_iter().find(|a| a.scope == 253).unwrap();
             assert!(
@@ -168,7 +168,7 @@ fn a_bond_repeatedly_fails_over_in_less_than_a_second() {
             let quick = |gaps: &[Duration]| gaps.iter().filter(|gap| **gap < Duration::from_secs(1)).count();
             while quick(&gaps) < 2 {
                 assert!(gaps.len() < 4, "{gaps:?} without an answer");
-                gaps.push(out_and_back(node, &pods, &conf, &target));
+                gaps.push(unplug_and_replug(node, &pods, &conf, &target));
             }
             for pod in &pods {
                 pod.detach(&conf, "net1");
@@ -188,7 +188,7 @@ fn a_pod_on_a_plain_port_follows_the_failover_of_a_bonded_pod() {
             let target = address(&pods[0].attach(&conf, "net1"), false);
             pods[1].attach(&plain, "net1");
             reaches(&pods[1], &target);
-            whole(&pods[0]);
+            wait_for_ports(&pods[0]);
             let hca = active_hca(node, &pods[0]);
             longest_gap(&pods[1], &target, || cable(hca, false));
             assert_ne!(active_hca(node, &pods[0]), hca);
@@ -212,7 +212,7 @@ fn a_bond_port_that_was_down_at_add_carries_traffic_after_it_returns() {
             pods[0].check(&conf, "net1").done();
             reaches(&pods[1], &target);
             cable(0, true);
-            pods.iter().for_each(whole);
+            pods.iter().for_each(wait_for_ports);
             cable(1, false);
             reaches(&pods[1], &target);
             cable(1, true);
@@ -282,7 +282,7 @@ fn a_bond_uses_the_requested_mtu_or_that_of_its_partition() {
                 let conf = on_bond(node, &keys);
                 let result = pod.attach(&conf, "net1");
                 assert_eq!(result["interfaces"][0]["mtu"], mtu);
-                whole(&pod);
+                wait_for_ports(&pod);
                 for link in pod.links() {
                     assert_eq!(link.mtu, mtu, "{}", link.name);
                 }
@@ -310,7 +310,7 @@ fn bond_active_uses_the_active_port_and_check_reports_its_failure() {
             assert_eq!(pod.link("net1").kind.as_deref(), Some("ipoib"));
             pod.check(&conf, "net1").done();
             cable(0, false);
-            soon("CHECK sees it", || !pod.check(&conf, "net1").status.success());
+            soon("CHECK reports it", || !pod.check(&conf, "net1").status.success());
             pod.check(&conf, "net1")
                 .refused(102, &["ib0 carries nothing", "softib0 port 1 is"]);
             soon("the next pod is on the other port", || {
@@ -380,7 +380,7 @@ fn pods_keep_their_bond_when_the_bond_of_the_node_is_recreated() {
                 node.ip(&format!("link set {port} master bond0"));
             }
             soon("bond0 has carrier", || node.link("bond0").carrier);
-            soon("the pod is as it was", || {
+            soon("the pod is unchanged", || {
                 pod.check(&conf, "net1").status.success()
             });
         });

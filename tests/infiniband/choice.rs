@@ -48,7 +48,7 @@ fn pods_are_spread_over_the_ports_that_fit_and_reach_each_other() {
 
         pods[1].detach(&conf, "net1");
         pods[3].attach(&conf, "net1");
-        assert_eq!(port_of(node, &pods[3]), "ib1", "the one that got free");
+        assert_eq!(port_of(node, &pods[3]), "ib1", "the port of the deleted pod");
         for pod in [&pods[0], &pods[2], &pods[3]] {
             pod.check(&conf, "net1").done();
             pod.detach(&conf, "net1");

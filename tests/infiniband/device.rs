@@ -13,7 +13,7 @@ use std::process::Command;
 use tests::{Conf, Node, Pod, json};
 
 /// Settings that an administrator may have made on a link of the node.
-const FURNITURE: [&str; 8] = [
+const SETTINGS: [&str; 8] = [
     "link property add dev LINK altname LINK-rail-number-one",
     "link set LINK alias storage",
     "link set LINK group 7",
@@ -24,7 +24,7 @@ const FURNITURE: [&str; 8] = [
     "neigh add 10.44.0.9 lladdr ADDRESS dev LINK nud permanent",
 ];
 
-const TIDYING: [&str; 6] = [
+const RESETS: [&str; 6] = [
     "link property del dev LINK altname LINK-rail-number-one",
     "link set LINK alias ",
     "link set LINK group 0",
@@ -34,16 +34,16 @@ const TIDYING: [&str; 6] = [
 ];
 
 /// Runs `test` with these settings on `link`. Afterwards the node's state must be the same as before.
-fn furnished(node: &Node, link: &str, mtu: u32, test: impl FnOnce()) {
+fn with_settings(node: &Node, link: &str, mtu: u32, test: impl FnOnce()) {
     let address = node.link(link).address.to_string();
-    for words in FURNITURE {
+    for words in SETTINGS {
         node.ip(&words.replace("LINK", link).replace("ADDRESS", &address));
     }
     let setting = format!("/proc/sys/net/ipv4/conf/{link}/rp_filter");
     let usual = fs::read_to_string(&setting).unwrap();
     fs::write(&setting, "2").unwrap();
     unchanged(node, test);
-    for words in TIDYING {
+    for words in RESETS {
         let words = words.replace("LINK", link);
         let output = Command::new("ip").args(words.split(' ')).output().unwrap();
         assert!(output.status.success(), "ip {words}: {output:?}");
@@ -60,7 +60,7 @@ fn unchanged(node: &Node, test: impl FnOnce()) {
 }
 
 /// A network that moves `link` itself into the pod.
-fn whole(node: &Node, link: &str) -> Conf {
+fn whole_link(node: &Node, link: &str) -> Conf {
     let keys = json!({
         "mode": "device", "master": link, "hostAddresses": "restore", "ipam": node.rdma_ipam("10.7.0.0/24"),
     });

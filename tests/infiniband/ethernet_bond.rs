@@ -48,7 +48,7 @@ fn on_bond(node: &Node, keys: &Value) -> Conf {
 }
 
 /// Attaches `pod` and returns the RDMA device that ADD recorded for it.
-fn device_told(node: &Node, pod: &Pod<'_>, conf: &Conf) -> Value {
+fn recorded_device(node: &Node, pod: &Pod<'_>, conf: &Conf) -> Value {
     pod.attach(conf, "net1");
     record(node, pod)["device"].clone()
 }
@@ -60,13 +60,13 @@ fn an_ethernet_bond_child_survives_a_failover_and_records_the_active_device() {
             let pods = [node.pod(), node.pod()];
             let before = node.traces(&[&pods[0], &pods[1]]);
             let conf = on_bond(node, &json!({}));
-            assert_eq!(device_told(node, &pods[0], &conf), "rxe0");
+            assert_eq!(recorded_device(node, &pods[0], &conf), "rxe0");
             assert_eq!(pods[0].link("net1").kind.as_deref(), Some("macvlan"));
             reaches(&pods[0], "10.7.0.250");
             node.ip("link set port0-far down");
             reaches(&pods[0], "10.7.0.250");
             node.status(&conf).done();
-            assert_eq!(device_told(node, &pods[1], &conf), "rxe1");
+            assert_eq!(recorded_device(node, &pods[1], &conf), "rxe1");
             node.ip("link set port0-far up");
             for pod in &pods {
                 pod.check(&conf, "net1").done();

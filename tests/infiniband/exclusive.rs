@@ -14,12 +14,12 @@ use common::rdma::Sysfs;
 use tests::{Conf, Node, Pod, json, traces::assert_same};
 
 /// The names of the RDMA devices that are visible in the pod.
-fn seen_by(pod: &Pod<'_>) -> Vec<String> {
+fn devices_of(pod: &Pod<'_>) -> Vec<String> {
     names(Socket::open_in(&pod.open()).unwrap())
 }
 
 /// The names of the RDMA devices that are visible on the node.
-fn seen_by_node() -> Vec<String> {
+fn devices_of_node() -> Vec<String> {
     names(Socket::open().unwrap())
 }
 
@@ -35,7 +35,7 @@ fn names(mut socket: Socket<Rdma>) -> Vec<String> {
 }
 
 /// The RDMA device of the link `name`, as a grant for a move.
-fn granted(name: &str, rename: Option<&str>) -> (Grant, common::rdma::Guid) {
+fn grant_of(name: &str, rename: Option<&str>) -> (Grant, common::rdma::Guid) {
     let mut kernel = Namespaces::open(None).unwrap();
     let link = kernel.link(Side::Host, name).unwrap().unwrap();
     let facts = Facts::read(&mut kernel, &Sysfs::host(), Side::Host, &link).unwrap();
@@ -58,8 +58,8 @@ fn granted(name: &str, rename: Option<&str>) -> (Grant, common::rdma::Guid) {
 }
 
 /// Records and moves the RDMA device of the link `name`, and stops there: the state after a kill of ADD.
-fn give(node: &Node, pod: &Pod<'_>, name: &str, rename: Option<&str>) {
-    let (grant, _) = granted(name, rename);
+fn move_device(node: &Node, pod: &Pod<'_>, name: &str, rename: Option<&str>) {
+    let (grant, _) = grant_of(name, rename);
     let netns = pod.open();
     let intent: Intent = serde_json::from_value(json!({
         "netns": pod.netns, "netns_id": netns.id(), "master": name, "rdma": grant,
@@ -92,17 +92,17 @@ fn rdma_writes_work_between_pods_that_see_only_their_own_devices() {
             pod.ip(&format!("addr add {address} dev {link}"));
             pod.ip(&format!("link set {link} up"));
         }
-        give(node, &pods[0], "ib0", None);
-        give(node, &pods[1], "ib1", Some("rdma0"));
-        assert_eq!(seen_by(&pods[0]), ["softib0"]);
-        assert_eq!(seen_by(&pods[1]), ["rdma0"]);
-        assert_eq!(seen_by_node(), ["softib2"]);
+        move_device(node, &pods[0], "ib0", None);
+        move_device(node, &pods[1], "ib1", Some("rdma0"));
+        assert_eq!(devices_of(&pods[0]), ["softib0"]);
+        assert_eq!(devices_of(&pods[1]), ["rdma0"]);
+        assert_eq!(devices_of_node(), ["softib2"]);
         write_bandwidth((&pods[0], "softib0"), (&pods[1], "rdma0"), "10.8.0.2");
         for pod in &pods {
             pod.detach(&conf(node), "net1");
-            assert_eq!(seen_by(pod), Vec::<String>::new());
+            assert_eq!(devices_of(pod), Vec::<String>::new());
         }
-        assert_eq!(seen_by_node(), ["softib0", "softib1", "softib2"]);
+        assert_eq!(devices_of_node(), ["softib0", "softib1", "softib2"]);
     });
 }
 
@@ -110,13 +110,13 @@ fn rdma_writes_work_between_pods_that_see_only_their_own_devices() {
 fn the_ipoib_link_of_a_moved_device_is_found_in_the_pod_or_on_the_node() {
     run_exclusive(|node| {
         let pod = node.pod();
-        let (grant, guid) = granted("ib1", None);
+        let (grant, guid) = grant_of("ib1", None);
         let netns = pod.open();
         let mut kernel = Namespaces::open(Some(&netns)).unwrap();
         transfer::hand_over(&mut kernel, &grant).unwrap();
         let (side, link) = transfer::reappeared(&mut kernel, guid)
             .unwrap()
-            .expect("its link is nowhere");
+            .expect("its link is in no namespace");
         let sees = kernel
             .links(side)
             .unwrap()
@@ -135,12 +135,12 @@ fn the_ipoib_link_of_a_moved_device_is_found_in_the_pod_or_on_the_node() {
 fn del_restores_the_name_of_a_dead_pods_rdma_device() {
     run_exclusive(|node| {
         let pod = node.pod();
-        give(node, &pod, "ib1", Some("rdma0"));
-        assert_eq!(seen_by_node(), ["softib0", "softib2"]);
+        move_device(node, &pod, "ib1", Some("rdma0"));
+        assert_eq!(devices_of_node(), ["softib0", "softib2"]);
         pod.die();
         // Without a delay: DEL waits until the kernel has cleaned the namespace up.
         pod.detach(&conf(node), "net1");
-        assert_eq!(seen_by_node(), ["softib0", "softib1", "softib2"]);
+        assert_eq!(devices_of_node(), ["softib0", "softib1", "softib2"]);
         assert!(node.traces(&[]).attachments.is_empty());
     });
 }
@@ -150,18 +150,22 @@ fn gc_returns_the_rdma_device_of_a_running_and_of_a_dead_pod() {
     run_exclusive(|node| {
         for dies in [false, true] {
             let pod = node.pod();
-            give(node, &pod, "ib1", Some("rdma0"));
+            move_device(node, &pod, "ib1", Some("rdma0"));
             // root in the pod can rename the device as well.
             if !dies {
                 let output = pod.exec("rdma", "dev set rdma0 name mine");
                 assert!(output.status.success(), "{output:?}");
-                assert_eq!(seen_by(&pod), ["mine"]);
+                assert_eq!(devices_of(&pod), ["mine"]);
             }
             if dies {
                 pod.die();
             }
             node.gc(&conf(node), &[]).done();
-            assert_eq!(seen_by_node(), ["softib0", "softib1", "softib2"], "dies: {dies}");
+            assert_eq!(
+                devices_of_node(),
+                ["softib0", "softib1", "softib2"],
+                "dies: {dies}"
+            );
             assert!(node.traces(&[]).attachments.is_empty());
         }
     });
@@ -187,10 +191,10 @@ fn an_ipoib_child_leaves_its_parents_device_on_the_host() {
         // If RDMA is not required, the pod gets its interface without a device.
         let conf = keys(json!({}));
         pod.attach(&conf, "net1");
-        assert_eq!(seen_by(&pod), Vec::<String>::new());
+        assert_eq!(devices_of(&pod), Vec::<String>::new());
         pod.check(&conf, "net1").done();
         pod.detach(&conf, "net1");
-        assert_eq!(seen_by_node(), ["softib0", "softib1", "softib2"]);
+        assert_eq!(devices_of_node(), ["softib0", "softib1", "softib2"]);
     });
 }
 

@@ -31,7 +31,7 @@ pub(crate) fn run(test: impl FnOnce(&Node) + Send) {
         match catch_unwind(AssertUnwindSafe(|| test(node))) {
             Ok(()) => assert_same(&before, &traces(node), "after the test"),
             Err(failure) => {
-                put_right(node);
+                restore(node);
                 resume_unwind(failure);
             }
         }
@@ -158,7 +158,7 @@ fn bring_up_ports(node: &Node, ports: &[String]) {
 }
 
 /// Restores the fabric after a failed test, so that the next test does not fail for the same reason.
-fn put_right(node: &Node) {
+fn restore(node: &Node) {
     for number in 0..PORTS.len() {
         cable(number, true);
     }
@@ -178,10 +178,10 @@ pub(crate) fn cable(hca: usize, plugged: bool) {
         if plugged { "1" } else { "0" },
     )
     .unwrap();
-    let want = if plugged { "ACTIVE" } else { "DOWN" };
+    let expected = if plugged { "ACTIVE" } else { "DOWN" };
     let state = format!("/sys/class/infiniband/softib{hca}/ports/1/state");
-    soon(&format!("softib{hca} is {want}"), || {
-        fs::read_to_string(&state).unwrap().contains(want)
+    soon(&format!("softib{hca} is {expected}"), || {
+        fs::read_to_string(&state).unwrap().contains(expected)
     });
 }
 

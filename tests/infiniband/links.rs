@@ -42,7 +42,7 @@ impl Agent {
     }
 
     /// The status, reason and message of the last condition that the agent wrote to the Node, from its log.
-    fn said(&self) -> Option<[String; 3]> {
+    fn last_condition(&self) -> Option<[String; 3]> {
         let log = fs::read_to_string(&self.log).unwrap();
         let lines = log.lines().rev();
         let mut lines = lines.filter_map(|line| line.parse::<Value>().ok());
@@ -52,11 +52,11 @@ impl Agent {
     }
 
     #[track_caller]
-    fn says(&self, status: &str, reason: &str, message: &str) {
+    fn expect_condition(&self, status: &str, reason: &str, message: &str) {
         let wanted = [status, reason, message].map(str::to_owned);
         within(PATIENCE, &format!("{wanted:?}"), || {
-            let said = self.said();
-            said.as_ref() == Some(&wanted)
+            let last_condition = self.last_condition();
+            last_condition.as_ref() == Some(&wanted)
         });
     }
 
@@ -77,7 +77,7 @@ impl Drop for Agent {
         let _ = self.process.kill();
         let _ = self.process.wait();
         if std::thread::panicking() {
-            tests::tell(&fs::read_to_string(&self.log).unwrap_or_default());
+            tests::log_line(&fs::read_to_string(&self.log).unwrap_or_default());
         }
     }
 }
@@ -87,31 +87,31 @@ impl Drop for Agent {
 fn a_node_condition_reports_a_pulled_cable_and_a_bond_failover() {
     run(|node| {
         let agent = Agent::start(node);
-        agent.says("True", "LinksUp", "carrier on ib0, ib1, ib2");
+        agent.expect_condition("True", "LinksUp", "carrier on ib0, ib1, ib2");
         cable(2, false);
         let lost = "ib2 has no carrier: softib2 port 1 is down: cable or switch port";
-        agent.says("False", "LinkDown", lost);
+        agent.expect_condition("False", "LinkDown", lost);
         assert!(Agent::metrics().contains("rdmanet_link_up{link=\"ib2\"} 0"));
         cable(2, true);
-        agent.says("True", "LinksUp", "carrier on ib0, ib1, ib2");
+        agent.expect_condition("True", "LinksUp", "carrier on ib0, ib1, ib2");
         bonded(node, || {
-            agent.says("True", "LinksUp", "carrier on ib2, bond0 over ib0");
+            agent.expect_condition("True", "LinksUp", "carrier on ib2, bond0 over ib0");
             cable(0, false);
             let degraded =
                 "bond bond0 over ib1 goes on without ib0 (softib0 port 1 is down: cable or switch port)";
-            agent.says("True", "BondDegraded", degraded);
+            agent.expect_condition("True", "BondDegraded", degraded);
             cable(1, false);
             let dead = "bond0 has no carrier on any of its ports: ib0 (softib0 port 1 is down: cable or switch port), ib1 (softib1 port 1 is down: cable or switch port)";
-            agent.says("False", "LinkDown", dead);
+            agent.expect_condition("False", "LinkDown", dead);
             cable(1, true);
-            agent.says("True", "BondDegraded", degraded);
+            agent.expect_condition("True", "BondDegraded", degraded);
             cable(0, true);
-            agent.says("True", "LinksUp", "carrier on ib2, bond0 over ib1");
+            agent.expect_condition("True", "LinksUp", "carrier on ib2, bond0 over ib1");
         });
-        agent.says("True", "LinksUp", "carrier on ib0, ib1, ib2");
+        agent.expect_condition("True", "LinksUp", "carrier on ib0, ib1, ib2");
         node.ip("link set ib1 down");
-        agent.says("True", "LinksUp", "carrier on ib0, ib2");
+        agent.expect_condition("True", "LinksUp", "carrier on ib0, ib2");
         node.ip("link set ib1 up");
-        agent.says("True", "LinksUp", "carrier on ib0, ib1, ib2");
+        agent.expect_condition("True", "LinksUp", "carrier on ib0, ib1, ib2");
     });
 }

@@ -88,11 +88,11 @@ fn a_pod_may_request_only_the_guid_of_the_port() {
         let address = sandbox.link("ib0").address.to_string();
         assert!(address.ends_with("52:54:00:ff:fe:00:00:01"), "{address}");
         multus.del(&sandbox, &pod("own-guid"));
-        let said = ["02:00:00:00:00:00:00:21", "52:54:00:ff:fe:00:00:01"].map(|guid| guid.replace(':', ""));
+        let guids = ["02:00:00:00:00:00:00:21", "52:54:00:ff:fe:00:00:01"].map(|guid| guid.replace(':', ""));
         let answer = multus.add(&sandbox, &pod("other-guid"));
         let text = answer.stdout.replace(':', "");
         assert!(
-            !answer.status.success() && said.iter().all(|guid| text.contains(guid)),
+            !answer.status.success() && guids.iter().all(|guid| text.contains(guid)),
             "{answer}"
         );
         multus.del(&sandbox, &pod("other-guid"));

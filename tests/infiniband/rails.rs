@@ -17,7 +17,7 @@ const RAILS: usize = 8;
 const PAYLOAD: u64 = 1400;
 
 /// The number of echo requests to a rail: at least three, and different for each rail.
-const fn asked(rail: usize) -> usize {
+const fn requests_to(rail: usize) -> usize {
     rail + 3
 }
 
@@ -59,12 +59,12 @@ fn rails(node: &Node, one_subnet: bool, keys: &Value) -> Vec<Conf> {
 }
 
 /// A pod on every rail, with strict reverse path filtering on all interfaces, as images of distributions set it.
-struct Railed<'n> {
+struct RailPod<'n> {
     pod: Pod<'n>,
     results: Vec<Value>,
 }
 
-impl<'n> Railed<'n> {
+impl<'n> RailPod<'n> {
     fn new(node: &'n Node, confs: &[Conf]) -> Self {
         let pod = node.pod();
         let strict =
@@ -83,8 +83,8 @@ impl<'n> Railed<'n> {
 
     /// The bytes that each rail has sent since its creation.
     fn sent(&self) -> Vec<u64> {
-        let told: Vec<Value> = serde_json::from_str(&self.pod.ip("-s -j link show")).unwrap();
-        let bytes: BTreeMap<&str, u64> = told
+        let links: Vec<Value> = serde_json::from_str(&self.pod.ip("-s -j link show")).unwrap();
+        let bytes: BTreeMap<&str, u64> = links
             .iter()
             .map(|link| {
                 (
@@ -105,7 +105,7 @@ impl<'n> Railed<'n> {
 }
 
 /// Sends an echo request from every rail of `a` to every rail of `b`, so that both pods know all neighbours.
-fn acquaint(a: &Railed<'_>, b: &Railed<'_>, ipv6: bool) {
+fn resolve_neighbours(a: &RailPod<'_>, b: &RailPod<'_>, ipv6: bool) {
     thread::scope(|scope| {
         for from in 0..RAILS {
             scope.spawn(move || {
@@ -120,7 +120,7 @@ fn acquaint(a: &Railed<'_>, b: &Railed<'_>, ipv6: bool) {
 
 /// Sends echo requests from rail `from` of `a` to each rail of `b`. Returns the bytes that every rail of both pods sent
 /// meanwhile.
-fn ask_all(a: &Railed<'_>, from: usize, b: &Railed<'_>, ipv6: bool) -> [Vec<u64>; 2] {
+fn ping_all(a: &RailPod<'_>, from: usize, b: &RailPod<'_>, ipv6: bool) -> [Vec<u64>; 2] {
     let before = [a.sent(), b.sent()];
     let source = a.address(from, ipv6);
     thread::scope(|scope| {
@@ -128,11 +128,11 @@ fn ask_all(a: &Railed<'_>, from: usize, b: &Railed<'_>, ipv6: bool) -> [Vec<u64>
             let target = b.address(to, ipv6);
             let words = format!(
                 "-q -c {} -i 0.05 -W 3 -s {PAYLOAD} -I {source} {target}",
-                asked(to)
+                requests_to(to)
             );
             scope.spawn(move || {
                 let output = a.pod.exec("ping", &words);
-                assert!(output.status.success(), "nothing came back: ping {words}");
+                assert!(output.status.success(), "no reply: ping {words}");
             });
         }
     });
@@ -147,11 +147,11 @@ fn requests(bytes: u64, ipv6: bool) -> u64 {
 }
 
 /// Tests every pair of rails, with both address families.
-fn all_pairs(a: &Railed<'_>, b: &Railed<'_>) {
+fn all_pairs(a: &RailPod<'_>, b: &RailPod<'_>) {
     for ipv6 in [false, true] {
-        acquaint(a, b, ipv6);
+        resolve_neighbours(a, b, ipv6);
         for from in 0..RAILS {
-            let [by_a, by_b] = ask_all(a, from, b, ipv6);
+            let [by_a, by_b] = ping_all(a, from, b, ipv6);
             let case = format!(
                 "from {} (IPv6: {ipv6}): {by_a:?}, answered by {by_b:?}",
                 ifname(from)
@@ -162,14 +162,14 @@ fn all_pairs(a: &Railed<'_>, b: &Railed<'_>) {
                 let sent = requests(by_a[rail], ipv6);
                 assert!(if rail == from { sent > 45 } else { sent == 0 }, "{case}");
                 let answered = requests(by_b[rail], ipv6);
-                assert!(answered >= 1 && answered <= asked(rail) as u64, "{case}");
+                assert!(answered >= 1 && answered <= requests_to(rail) as u64, "{case}");
             }
         }
     }
 }
 
 /// A pod that forwards between the subnets of all rails.
-fn routing<'n>(node: &'n Node, confs: &[Conf]) -> Railed<'n> {
+fn routing<'n>(node: &'n Node, confs: &[Conf]) -> RailPod<'n> {
     let pod = node.pod();
     let attach = |(rail, conf): (usize, &Conf)| {
         let result = pod.attach(&conf.clone().without("ipam"), &ifname(rail));
@@ -193,7 +193,7 @@ fn routing<'n>(node: &'n Node, confs: &[Conf]) -> Railed<'n> {
     for written in pod.open().run(forward).unwrap() {
         written.unwrap();
     }
-    Railed { pod, results }
+    RailPod { pod, results }
 }
 
 fn two_pods_on_eight_rails(one_subnet: bool) {
@@ -201,7 +201,7 @@ fn two_pods_on_eight_rails(one_subnet: bool) {
         let confs = rails(node, one_subnet, &json!({}));
         let before = node.traces(&[]);
         let router = (!one_subnet).then(|| routing(node, &confs));
-        let [a, b] = [(); 2].map(|()| Railed::new(node, &confs));
+        let [a, b] = [(); 2].map(|()| RailPod::new(node, &confs));
         all_pairs(&a, &b);
         for (rail, conf) in confs.iter().enumerate() {
             let default = a
@@ -209,7 +209,11 @@ fn two_pods_on_eight_rails(one_subnet: bool) {
                 .all_routes(&ifname(rail))
                 .into_iter()
                 .filter(|route| route.dst.prefix() == 0);
-            assert_eq!(default.count(), 0, "nobody asked for a default route: {conf:?}");
+            assert_eq!(
+                default.count(),
+                0,
+                "no configuration requests a default route: {conf:?}"
+            );
         }
         for railed in [&a, &b] {
             railed.detach(&confs);
@@ -246,7 +250,7 @@ fn without_policy_routing_rails_of_one_subnet_cross() {
                 b.attach(&confs[rail], &ifname(rail))
             })
             .collect();
-        let [a, b] = [a, b].map(|pod| Railed {
+        let [a, b] = [a, b].map(|pod| RailPod {
             pod,
             results: results.clone(),
         });
@@ -267,7 +271,7 @@ fn without_policy_routing_rails_of_one_subnet_cross() {
             .collect();
         assert!(
             requests(sent[0], false) >= 5,
-            "net6 was asked, net1 answers: {sent:?}"
+            "requests to net6, replies from net1: {sent:?}"
         );
         assert_eq!(requests(sent[5], false), 0, "{sent:?}");
         a.detach(&confs);

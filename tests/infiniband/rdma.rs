@@ -22,12 +22,12 @@ fn rdma_writes_work_over_the_devices_in_the_rdma_records_of_the_pods() {
         client.attach(&confs[0], "net1");
         let target = address(&server.attach(&confs[1], "net1"), false);
         let records = [record(node, &client), record(node, &server)];
-        let want = json!({
+        let expected = json!({
             "version": 1, "network": "net-a", "containerID": server.id, "ifname": "net1",
             "device": "softib2", "port": 1, "linkLayer": "InfiniBand", "netns": "shared",
             "hostDevice": "softib2", "nodeGUID": "5254:00ff:fe00:0003", "pciAddress": null, "ncclIbHca": "=softib2:1",
         });
-        assert_eq!(records[1], want);
+        assert_eq!(records[1], expected);
         let devices = records
             .each_ref()
             .map(|record| record["device"].as_str().unwrap());

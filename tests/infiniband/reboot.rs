@@ -22,7 +22,7 @@ const CACHE: &str = "/keep/results.json";
 const OLD: [&str; 2] = ["old-1", "old-2"];
 
 /// A network with addresses for four pods, which use `ib0` and `ib1` alternately.
-fn narrow(node: &Node, number: usize) -> Conf {
+fn small_network(node: &Node, number: usize) -> Conf {
     let range = json!({"subnet": "10.7.0.0/24", "rangeStart": "10.7.0.10", "rangeEnd": "10.7.0.13"});
     let ipam = json!({"type": "rdma-ipam", "dataDir": LEASES, "cooldown": 0, "ranges": [[range]]});
     let master = ["ib0", "ib1"][number % 2];
@@ -44,18 +44,24 @@ fn before_the_reboot(node: &Node) {
     let results: Vec<_> = pods
         .iter()
         .enumerate()
-        .map(|(number, pod)| pod.attach(&narrow(node, number), "net1"))
+        .map(|(number, pod)| pod.attach(&small_network(node, number), "net1"))
         .collect();
     // One ADD dies after it claimed its address and created its link, one DEL while the IPAM plugin releases the
     // address.
-    killed(
+    call_and_kill(
         &old(node, "old-3"),
         "ADD",
-        &narrow(node, 0),
+        &small_network(node, 0),
         Process::Plugin,
         "RTM_SETLINK",
     );
-    killed(&pods[1], "DEL", &narrow(node, 1), Process::Delegate(1), "rename");
+    call_and_kill(
+        &pods[1],
+        "DEL",
+        &small_network(node, 1),
+        Process::Delegate(1),
+        "rename",
+    );
     fs::write(CACHE, Value::from(results).to_string()).unwrap();
     File::open(CACHE).unwrap().sync_all().unwrap();
     copy(Path::new(LEASES), Path::new(DISK), &mut HashMap::new());
@@ -72,7 +78,9 @@ fn after_the_reboot(node: &Node) {
     let addresses: BTreeSet<_> = pods
         .iter()
         .enumerate()
-        .map(|(number, pod)| pod.attach(&narrow(node, number), "net1")["ips"][0]["address"].to_string())
+        .map(|(number, pod)| {
+            pod.attach(&small_network(node, number), "net1")["ips"][0]["address"].to_string()
+        })
         .collect();
     assert_eq!(addresses.len(), 4, "{addresses:?}");
     assert_eq!(
@@ -86,7 +94,7 @@ fn after_the_reboot(node: &Node) {
     // The runtime deletes the pods in its cache. New pods may have their namespace paths by now.
     let old = OLD.iter().zip(cache.as_array().unwrap()).zip(&pods);
     for (number, ((id, result), new)) in old.enumerate() {
-        let conf = narrow(node, number).with("prevResult", result.clone());
+        let conf = small_network(node, number).with("prevResult", result.clone());
         let del = node
             .call("DEL", &conf)
             .env("CNI_CONTAINERID", *id)
@@ -96,7 +104,7 @@ fn after_the_reboot(node: &Node) {
         del.env_remove("CNI_NETNS").run().done();
     }
     let valid: Vec<_> = pods.iter().map(|pod| (pod.id.as_str(), "net1")).collect();
-    node.gc(&narrow(node, 0), &valid).done();
+    node.gc(&small_network(node, 0), &valid).done();
     assert_same(
         &attached.0,
         &node.traces(&pods.each_ref()),
@@ -104,7 +112,7 @@ fn after_the_reboot(node: &Node) {
     );
     assert_eq!(attached.1, lease_files());
     for (number, pod) in pods.iter().enumerate() {
-        let conf = narrow(node, number);
+        let conf = small_network(node, number);
         pod.check(&conf, "net1").done();
         pod.detach(&conf, "net1");
     }
@@ -137,7 +145,7 @@ fn old<'n>(node: &'n Node, id: &str) -> Pod<'n> {
 }
 
 /// Starts a call that dies, with all processes it started, before the first such request.
-fn killed(pod: &Pod<'_>, verb: &str, conf: &Conf, by: Process, request: &str) {
+fn call_and_kill(pod: &Pod<'_>, verb: &str, conf: &Conf, by: Process, request: &str) {
     let traced = pod.call(verb, conf, "net1").traced(Scope::Changes, |step| {
         (step.by == by && step.what.starts_with(request)).then_some((Victim::All, Signal::SIGKILL))
     });

@@ -109,9 +109,9 @@ fn cnitool_gc_removes_cached_attachments_although_it_sends_no_valid_list() {
         cnitool("add", "rail0", &pod);
         // libcni calls DEL for every cached attachment, then GC. cnitool sends no list of valid attachments with GC.
         let output = cnitool_call("gc", "rail0", &pod).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
+        let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(
-            said.contains("cni.dev/valid-attachments") && said.contains("nothing is removed"),
+            stderr.contains("cni.dev/valid-attachments") && stderr.contains("nothing is removed"),
             "{output:?}"
         );
         assert!(pod.links().is_empty(), "{:?}", pod.link_names());

@@ -177,10 +177,10 @@ fn a_listener_answers_the_self_test_of_another_node() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut said = String::new();
+        let mut line = String::new();
         let mut stderr = BufReader::new(listener.stderr.take().unwrap());
-        stderr.read_line(&mut said).unwrap();
-        let address = said.trim().rsplit(' ').next().unwrap().to_owned();
+        stderr.read_line(&mut line).unwrap();
+        let address = line.trim().rsplit(' ').next().unwrap().to_owned();
         let report = assert_sound(&selftest(node, &["--master", "ib0", "--peer", &address]));
         let held = steps(&report, "ok");
         for step in ["the peer answers", "ib_write_bw moves data to the peer"] {

@@ -27,16 +27,16 @@ fn addresses_of_both_families_are_usable_right_after_add() {
         ipam["ranges"] = json!([[{"subnet": "10.7.0.0/24"}], [{"subnet": "fd00:7::/64"}]]);
         let pod = node.pod();
         let result = pod.attach(&node.conf(json!({"ipam": ipam})), "net1");
-        let mut want = result["ips"]
+        let mut expected = result["ips"]
             .as_array()
             .unwrap()
             .iter()
             .map(|ip| ip["address"].as_str().unwrap().to_owned())
             .collect::<Vec<_>>();
-        let mut got = pod.global("net1");
-        want.sort();
-        got.sort();
-        assert_eq!(got, want);
+        let mut actual = pod.global("net1");
+        expected.sort();
+        actual.sort();
+        assert_eq!(actual, expected);
         let v6 = pod
             .addresses("net1")
             .into_iter()
@@ -303,7 +303,10 @@ fn a_probed_address_without_an_answer_is_assigned() {
             let answer = pod.attach(&conf, "net1");
             assert_eq!(pod.global("net1"), [address]);
             let note = &answer["ips"][0]["rdmanet.io/probe"];
-            assert!(note.is_null(), "the note is for the main plugin alone: {note}");
+            assert!(
+                note.is_null(),
+                "only the main plugin receives the probe mark: {note}"
+            );
             pod.check(&conf, "net1").done();
         }
     });

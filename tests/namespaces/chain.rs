@@ -28,7 +28,10 @@ fn prev_result_is_passed_on_with_our_result_appended() {
         assert_eq!(interfaces[2]["name"], "net1");
         let ips = result["ips"].as_array().unwrap();
         assert_eq!(ips[0], before()["ips"][0]);
-        assert_eq!(ips[1]["interface"], 2, "our address points at our interface");
+        assert_eq!(
+            ips[1]["interface"], 2,
+            "the address refers to the plugin's interface"
+        );
         assert_eq!(result["routes"][0], before()["routes"][0]);
         assert_eq!(result["dns"], before()["dns"]);
     });
@@ -59,7 +62,7 @@ fn check_passes_after_a_chained_plugin_tuned_the_pod() {
         let passed = pod.call("ADD", &tuning, "net1").run().result();
         assert_eq!(
             passed["interfaces"], result["interfaces"],
-            "tuning passed our result on unharmed"
+            "tuning passed the result on unchanged"
         );
         pod.keep(&conf, "net1", &passed);
         assert_eq!(pod.sysctl("ipv4/conf/net1/arp_notify"), "1");

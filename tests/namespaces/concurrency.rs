@@ -25,7 +25,7 @@ fn fifty_adds_at_once_succeed_with_fifty_addresses_and_fifty_dels_leave_nothing(
             for address in of_pod {
                 assert!(
                     addresses.insert(address.clone()),
-                    "{address} was given to two pods"
+                    "{address} was allocated to two pods"
                 );
             }
         }

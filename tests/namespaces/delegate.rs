@@ -46,7 +46,11 @@ fn del_fails_and_keeps_the_attachment_while_the_ipam_plugin_is_missing() {
         let del = pod.call("DEL", &conf, "net1");
         std::fs::remove_file(node.path("bin/scripted")).unwrap();
         del.run().refused(103, &["scripted", "install it"]);
-        assert_eq!(node.traces(&[&pod]).attachments.len(), 1, "it stays written down");
+        assert_eq!(
+            node.traces(&[&pod]).attachments.len(),
+            1,
+            "the attachment stays recorded"
+        );
         node.install_script("scripted", &script);
         pod.detach(&conf, "net1");
         assert_same(&before, &node.traces(&[&pod]), "after DEL");
@@ -130,15 +134,15 @@ fn a_hanging_ipam_plugin_is_killed_with_its_children_at_the_time_limit() {
 #[test]
 fn an_ipam_plugin_that_times_out_in_add_gets_a_del() {
     Node::run(|node| {
-        let told = node.path("told");
+        let calls = node.path("told");
         let script = format!(
             "echo $CNI_COMMAND >>{}; [ $CNI_COMMAND = DEL ] || sleep 600",
-            told.display()
+            calls.display()
         );
         node.install_script("scripted", &script);
         let conf = node.conf(json!({"ipam": {"type": "scripted"}, "delegateTimeout": 1}));
         node.pod().add(&conf, "net1").refused(103, &["did not end"]);
-        assert_eq!(std::fs::read_to_string(told).unwrap(), "ADD\nDEL\n");
+        assert_eq!(std::fs::read_to_string(calls).unwrap(), "ADD\nDEL\n");
     });
 }
 

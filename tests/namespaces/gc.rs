@@ -127,14 +127,10 @@ fn gc_reports_every_failure_and_still_removes_the_other_attachments() {
         node.gc(&conf, &[])
             .refused(150, &["no release of pod-1", "no release of pod-2"]);
         let left = node.traces(&[]).attachments;
-        assert_eq!(
-            left.len(),
-            2,
-            "what was not released stays written down: {left:?}"
-        );
+        assert_eq!(left.len(), 2, "what was not released stays recorded: {left:?}");
         assert!(
             pods.iter().all(|pod| pod.links().is_empty()),
-            "every link is gone all the same"
+            "every link is deleted nevertheless"
         );
     });
 }

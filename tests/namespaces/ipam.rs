@@ -93,7 +93,7 @@ fn the_reference_ptp_works_with_rdma_ipam() {
 }
 
 /// Calls ADD with these additional keys and `CNI_ARGS`.
-fn asked<'n>(node: &'n Node, keys: &tests::Value, args: &str) -> (Pod<'n>, tests::Answer) {
+fn add_with<'n>(node: &'n Node, keys: &tests::Value, args: &str) -> (Pod<'n>, tests::Answer) {
     let mut conf = node.conf(json!({"ipam": node.rdma_ipam("10.7.0.0/24")}));
     for (key, value) in keys.as_object().unwrap() {
         conf = conf.with(key, value.clone());
@@ -106,7 +106,7 @@ fn asked<'n>(node: &'n Node, keys: &tests::Value, args: &str) -> (Pod<'n>, tests
 #[test]
 fn a_pod_can_request_an_address_in_any_of_three_places() {
     Node::run(|node| {
-        for (keys, args, want) in [
+        for (keys, args, expected) in [
             (
                 json!({"runtimeConfig": {"ips": ["10.7.0.50"]}}),
                 "IP=10.7.0.52",
@@ -119,9 +119,9 @@ fn a_pod_can_request_an_address_in_any_of_three_places() {
             ),
             (json!({}), "IP=10.7.0.52", "10.7.0.52/24"),
         ] {
-            let (pod, answer) = asked(node, &keys, args);
+            let (pod, answer) = add_with(node, &keys, args);
             answer.result();
-            assert_eq!(pod.global("net1"), [want]);
+            assert_eq!(pod.global("net1"), [expected]);
         }
     });
 }
@@ -130,9 +130,9 @@ fn a_pod_can_request_an_address_in_any_of_three_places() {
 fn a_requested_address_of_another_pod_is_refused_with_its_owner() {
     Node::run(|node| {
         let keys = json!({"runtimeConfig": {"ips": ["10.7.0.50"]}});
-        let (owner, answer) = asked(node, &keys, "");
+        let (owner, answer) = add_with(node, &keys, "");
         answer.result();
-        let (pod, answer) = asked(node, &keys, "");
+        let (pod, answer) = add_with(node, &keys, "");
         answer.refused(111, &["10.7.0.50", &owner.id]);
         assert!(pod.links().is_empty());
     });
@@ -147,12 +147,12 @@ fn a_requested_address_must_be_in_range_not_excluded_and_named_once() {
             ("10.7.0.1", 113),
             ("10.7.0.255", 113),
         ] {
-            let (pod, answer) = asked(node, &json!({"runtimeConfig": {"ips": [address]}}), "");
+            let (pod, answer) = add_with(node, &json!({"runtimeConfig": {"ips": [address]}}), "");
             answer.refused(code, &[address]);
             assert!(pod.links().is_empty());
         }
         let twice = json!({"runtimeConfig": {"ips": ["10.7.0.9", "10.7.0.9"]}});
-        asked(node, &twice, "").1.refused(7, &["10.7.0.9"]);
+        add_with(node, &twice, "").1.refused(7, &["10.7.0.9"]);
         assert_eq!(node.leases(), [""; 0]);
     });
 }
@@ -181,7 +181,7 @@ fn a_whereabouts_configuration_works_after_it_sets_per_node() {
         );
         assert!(
             answer.stderr.contains("192.168.5.129"),
-            "the trap is told: {answer}"
+            "the warning names the address: {answer}"
         );
     });
 }

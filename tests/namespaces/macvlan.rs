@@ -151,7 +151,7 @@ fn the_hardware_address_has_four_sources_in_a_fixed_order() {
             let conf = node.conf(all.clone());
             keys.iter().fold(conf, |conf, key| conf.without(key))
         };
-        for (conf, args, want) in [
+        for (conf, args, expected) in [
             (without(&[]), args, "02:00:00:00:00:01"),
             (without(&["runtimeConfig"]), args, "02:00:00:00:00:02"),
             (without(&["runtimeConfig", "args"]), args, "02:00:00:00:00:03"),
@@ -160,8 +160,8 @@ fn the_hardware_address_has_four_sources_in_a_fixed_order() {
             let pod = node.pod();
             let call = pod.call("ADD", &conf, "net1").env("CNI_ARGS", args);
             let result = call.run().result();
-            assert_eq!(pod.link("net1").address.to_string(), want);
-            assert_eq!(result["interfaces"][0]["mac"], want);
+            assert_eq!(pod.link("net1").address.to_string(), expected);
+            assert_eq!(result["interfaces"][0]["mac"], expected);
         }
     });
 }

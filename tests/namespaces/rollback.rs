@@ -93,7 +93,7 @@ fn del_cleans_up_after_a_kernel_that_refuses_every_later_request() {
                 assert_eq!(
                     node.traces(&[&pod]).attachments.len(),
                     1,
-                    "what is left is written down: {answer}"
+                    "what is left is recorded: {answer}"
                 );
             }
             pod.detach(&conf, "net1");

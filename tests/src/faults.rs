@@ -109,7 +109,7 @@ impl<'n> Faults<'n> {
             self.live(kill, scope);
         }
         let name = self.conf.text("name");
-        crate::tell(&format!(
+        crate::log_line(&format!(
             "{name}: {verb:?} struck by {signal} in {} of {} ways (at {} requests); nothing left",
             chosen.len(),
             kills.len(),

@@ -35,7 +35,7 @@ pub use snapshot::Snapshot;
 pub use traces::Traces;
 
 /// Prints a line past libtest's capture, so that the log of a successful run contains it.
-pub fn tell(what: &str) {
+pub fn log_line(what: &str) {
     use std::io::Write;
     let mut stdout = std::io::stdout().lock();
     stdout.write_all(format!("did: {what}\n").as_bytes()).unwrap();

@@ -211,7 +211,7 @@ impl Drop for Node {
             .find(|point| umount2(*point, MntFlags::MNT_DETACH).is_err());
         if let Some(point) = left {
             self.dir.disable_cleanup(true);
-            crate::tell(&format!(
+            crate::log_line(&format!(
                 "cannot unmount {point}; {} stays",
                 self.dir.path().display()
             ));

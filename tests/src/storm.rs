@@ -81,9 +81,9 @@ pub fn storm(node: &Node, confs: &[Conf], size: Size, seed: u64) {
     };
     let start = Instant::now();
     storm.blow(size);
-    storm.clear_up(&before, start);
+    storm.clean_up(&before, start);
     let count = |number: &AtomicU32| number.load(Ordering::Relaxed);
-    crate::tell(&format!(
+    crate::log_line(&format!(
         "storm with seed {seed}: {} attachments, {} at a time, {} kills, {} collections in {} s; nothing left, no address twice",
         size.attachments,
         size.at_once,
@@ -111,7 +111,7 @@ impl Storm<'_> {
     }
 
     /// Repeats GC until nothing remains, because the kernel removes namespaces with a delay.
-    fn clear_up(&self, before: &crate::Snapshot, start: Instant) {
+    fn clean_up(&self, before: &crate::Snapshot, start: Instant) {
         let deadline = Instant::now() + PATIENCE;
         loop {
             for conf in self.confs {
@@ -148,7 +148,7 @@ impl Storm<'_> {
             pod.die();
         }
         // From here on another attachment may get the addresses.
-        self.disown(&addresses);
+        self.clear_owner(&addresses);
         if rng.u8(..10) < 7 {
             self.detach(&pod, conf, &mut rng);
         }
@@ -163,7 +163,7 @@ impl Storm<'_> {
                 break;
             };
             if answer.status.success() {
-                return self.own(pod, conf, &answer);
+                return self.record_owner(pod, conf, &answer);
             }
             if rng.bool() {
                 self.detach(pod, conf, rng);
@@ -174,11 +174,11 @@ impl Storm<'_> {
             // The call ended before the kill.
             answer.refused(101, &[IFNAME]);
             pod.detach(conf, IFNAME);
-            return self.own(pod, conf, &add.run());
+            return self.record_owner(pod, conf, &add.run());
         }
         let took = u64::try_from(answer.took.as_micros()).unwrap();
         self.add_takes.store(took, Ordering::Relaxed);
-        self.own(pod, conf, &answer)
+        self.record_owner(pod, conf, &answer)
     }
 
     /// Calls DEL. It may be killed, and is then repeated, as runtimes do.
@@ -205,14 +205,14 @@ impl Storm<'_> {
             .fetch_add(u32::from(answer.was_killed()), Ordering::Relaxed);
         assert!(
             answer.was_killed() || answer.status.success() || answer.stdout.contains("\"code\":101"),
-            "seed {}: not killed, and yet: {answer}",
+            "seed {}: the call was not killed and failed: {answer}",
             self.seed
         );
         Some(answer)
     }
 
     /// Records the owner of the addresses in a result.
-    fn own(&self, pod: &Pod<'_>, conf: &Conf, answer: &Answer) -> Vec<String> {
+    fn record_owner(&self, pod: &Pod<'_>, conf: &Conf, answer: &Answer) -> Vec<String> {
         let result = answer.result();
         pod.keep(conf, IFNAME, &result);
         let address = |ip: &Value| ip["address"].as_str().unwrap().to_owned();
@@ -222,7 +222,7 @@ impl Storm<'_> {
             // Networks of one storm have disjoint ranges.
             if let Some(other) = owners.insert(address.clone(), pod.id.clone()) {
                 panic!(
-                    "seed {}: {address} was given to {} while {other} has it",
+                    "seed {}: {address} was allocated to {} while {other} has it",
                     self.seed, pod.id
                 );
             }
@@ -230,7 +230,7 @@ impl Storm<'_> {
         addresses
     }
 
-    fn disown(&self, addresses: &[String]) {
+    fn clear_owner(&self, addresses: &[String]) {
         let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
         for address in addresses {
             owners.remove(address);

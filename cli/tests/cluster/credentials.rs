@@ -10,7 +10,7 @@ use std::path::Path;
 fn says(kubeconfig: Option<&Path>, args: &[&str], pieces: &[&str]) {
     let run = rdmanet(kubeconfig, args);
     assert_eq!(run.status, 2, "{run:?}");
-    assert_eq!(run.out, "", "nothing that could be taken for an answer");
+    assert_eq!(run.out, "", "stdout is empty");
     assert_eq!(run.err.lines().count(), 1, "{}", run.err);
     for piece in pieces {
         assert!(run.err.contains(piece), "{piece}: {}", run.err);

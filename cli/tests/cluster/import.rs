@@ -164,9 +164,9 @@ fn all_of(node: &Member, pool: &str) -> BTreeSet<String> {
             .next()
             .unwrap()
             .to_owned();
-        assert!(all.insert(ip.clone()), "{ip} is given twice");
+        assert!(all.insert(ip.clone()), "{ip} is allocated twice");
     }
-    panic!("a range of 50 gives 100 addresses");
+    panic!("a range of 50 has 100 addresses");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -290,14 +290,18 @@ async fn pools_of_whereabouts_are_imported_while_their_pods_run() {
     assert_eq!(given, freed);
     whereabouts::call(&site, "DEL", &rail0(), "two").done();
     let still: BTreeSet<String> = newer.iter().flat_map(|pod| node.add("rail0", pod)).collect();
-    assert_eq!(still, freed, "an ADD that is repeated has the same answer");
+    assert_eq!(still, freed, "a repeated ADD has the same result");
     let left = whereabouts::pools(&site).get("10.5.0.0-24").await.unwrap();
     let left: Vec<&String> = left.data["spec"]["allocations"]
         .as_object()
         .unwrap()
         .keys()
         .collect();
-    assert_eq!(left, ["12"], "what leaked before stays whereabouts' affair");
+    assert_eq!(
+        left,
+        ["12"],
+        "addresses that leaked before remain allocated in whereabouts"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

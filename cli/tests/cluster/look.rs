@@ -60,9 +60,9 @@ async fn the_addresses_command_finds_a_holder_by_pod_status_lease_or_object() {
 
     site.remove_pod("p").await;
     pod_with(&site, "q", "a", "default/rail0", &ips).await;
-    let told = ask(&["addresses", address]);
-    assert_eq!(told.status, 0);
-    let line = told.out.lines().nth(1).unwrap();
+    let run = ask(&["addresses", address]);
+    assert_eq!(run.status, 0);
+    let line = run.out.lines().nth(1).unwrap();
     for piece in [
         address,
         "rail0",
@@ -72,10 +72,10 @@ async fn the_addresses_command_finds_a_holder_by_pod_status_lease_or_object() {
         "default/rail0",
         "network-status",
     ] {
-        assert!(line.contains(piece), "{piece}: {}", told.out);
+        assert!(line.contains(piece), "{piece}: {}", run.out);
     }
-    assert_eq!(ask(&["addresses", "q"]).out, told.out);
-    assert_eq!(ask(&["addresses", "default/q"]).out, told.out);
+    assert_eq!(ask(&["addresses", "q"]).out, run.out);
+    assert_eq!(ask(&["addresses", "default/q"]).out, run.out);
     assert!(
         ask(&["addresses", "nobody"])
             .out
@@ -93,8 +93,8 @@ async fn the_addresses_command_finds_a_holder_by_pod_status_lease_or_object() {
         node.call("ADD", "rail0", &named).status.success()
     })
     .await;
-    let told = ask(&["-o", "json", "addresses", "--pool", "rail0"]).json();
-    let object = told["addresses"]
+    let run = ask(&["-o", "json", "addresses", "--pool", "rail0"]).json();
+    let object = run["addresses"]
         .as_array()
         .unwrap()
         .iter()
@@ -117,7 +117,7 @@ async fn the_commands_report_pools_blocks_and_a_duplicate_address() {
     node.wait_active_blocks("rail0", 1).await;
     let ips = node.add("rail0", &Attachment::of("p"));
     pod_with(&site, "p", "a", "default/rail0", &ips).await;
-    until("use is told", async || {
+    until("the usage is reported", async || {
         let pools = ask(&["-o", "json", "pools"]).json();
         pools["pools"][0]["counters"]["used"] == 1
     })

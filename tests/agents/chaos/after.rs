@@ -15,9 +15,9 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// Ends every pod, waits until no lease or address of a pod remains, and then allocates every address of the pool.
 pub(crate) async fn check(world: &World, machines: &mut [Machine], addresses: usize, seed: u64) {
     for machine in machines.iter_mut() {
-        machine.mend();
+        machine.end_faults();
         for living in std::mem::take(&mut machine.pods) {
-            machine.take_down(&living).await;
+            machine.end_pod(&living).await;
         }
     }
     assert_eq!(world.ledger.len(), 0, "seed {seed}: the ledger itself");
@@ -33,7 +33,7 @@ pub(crate) async fn check(world: &World, machines: &mut [Machine], addresses: us
             Instant::now() < deadline,
             "seed {seed}: LEAK: after {PATIENCE:?}:\n{}\n{}",
             left.join("\n"),
-            machines.iter().map(Machine::last_words).collect::<String>()
+            machines.iter().map(Machine::log_tail).collect::<String>()
         );
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
@@ -112,7 +112,7 @@ async fn exhaust(world: &World, machines: &mut [Machine], addresses: usize, seed
         futures::future::join_all(filling).await;
         assert!(
             Instant::now() < deadline || world.ledger.len() == addresses,
-            "seed {seed}: LEAK: {} of {addresses} addresses can be had",
+            "seed {seed}: LEAK: {} of {addresses} addresses can be allocated",
             world.ledger.len()
         );
     }

@@ -18,7 +18,7 @@ impl Ledger {
         if let Some(other) = other {
             assert!(
                 other == holder,
-                "DUPLICATE: {address} was given to {holder} while {other} has it"
+                "DUPLICATE: {address} was allocated to {holder} while {other} has it"
             );
         }
     }

@@ -132,11 +132,11 @@ impl Machine {
     pub(crate) async fn live(mut self) -> Self {
         while !self.world.is_over() {
             match self.random.u32(0..1000) {
-                0..8 => self.lose_agent().await,
-                8..14 => self.be_cut_off().await,
-                14..17 => self.die().await,
-                17..25 => self.spoil(),
-                n if self.wants_a_pod(n) => self.begin().await,
+                0..8 => self.kill_and_restart_agent().await,
+                8..14 => self.disconnect().await,
+                14..17 => self.fail_power().await,
+                17..25 => self.inject_faults(),
+                n if self.is_filling(n) => self.begin().await,
                 _ => self.end().await,
             }
         }
@@ -144,7 +144,7 @@ impl Machine {
     }
 
     /// Alternates between filling up and emptying the machine, so that its agent claims and returns blocks.
-    fn wants_a_pod(&self, n: u32) -> bool {
+    fn is_filling(&self, n: u32) -> bool {
         let filling = (self.counter / 120).is_multiple_of(2);
         let share = if filling { 700 } else { 400 };
         self.pods.is_empty() || (self.pods.len() < PODS && n < share)
@@ -242,14 +242,14 @@ impl Machine {
         }
         let living = self.pods.swap_remove(self.random.usize(0..self.pods.len()));
         if self.random.u32(0..25) == 0 {
-            self.forget(living).await;
+            self.end_without_del(living).await;
         } else {
-            self.take_down(&living).await;
+            self.end_pod(&living).await;
         }
     }
 
     /// Ends a pod regularly.
-    pub(crate) async fn take_down(&mut self, living: &Living) {
+    pub(crate) async fn end_pod(&mut self, living: &Living) {
         if let Some(address) = living.address {
             self.world.ledger.ended(address);
         }
@@ -261,27 +261,27 @@ impl Machine {
         let answer = self.call("DEL", living, None).await;
         assert!(
             matches!(answer, Answer::Done(_)),
-            "{}: DEL needs nobody: {answer:?}",
+            "{}: DEL needs neither agent nor API server: {answer:?}",
             self.name
         );
         self.world.count();
         self.tally.dels += 1;
         let _ = std::fs::remove_file(self.netns(&living.container));
-        self.bury(living).await;
+        self.delete_object(living).await;
     }
 
     /// Ends a pod without DEL.
-    async fn forget(&mut self, living: Living) {
+    async fn end_without_del(&mut self, living: Living) {
         std::fs::remove_file(self.netns(&living.container)).unwrap();
         if let Some(address) = living.address {
             self.world.ledger.ended(address);
         }
         self.tally.forgotten += 1;
-        self.bury(&living).await;
+        self.delete_object(&living).await;
     }
 
     /// Deletes the object of a pod, if it may exist.
-    async fn bury(&self, living: &Living) {
+    async fn delete_object(&self, living: &Living) {
         if living.object || living.ordinal.is_some() {
             self.remove_pod(&living.pod).await;
         }
@@ -303,7 +303,7 @@ impl Machine {
         panic!("{}: pod {pod} cannot be deleted", self.name);
     }
 
-    async fn lose_agent(&mut self) {
+    async fn kill_and_restart_agent(&mut self) {
         self.kill_agent();
         self.tally.agents_killed += 1;
         // Meanwhile the machine creates and ends pods.
@@ -317,7 +317,7 @@ impl Machine {
         self.start_agent();
     }
 
-    async fn be_cut_off(&mut self) {
+    async fn disconnect(&mut self) {
         self.proxy.cut();
         self.tally.cuts += 1;
         for _ in 0..self.random.u32(0..20) {
@@ -331,7 +331,7 @@ impl Machine {
     }
 
     /// Lets some of the agent's requests fail from now on, in ways that change now and then.
-    fn spoil(&mut self) {
+    fn inject_faults(&mut self) {
         let mut random = self.random.fork();
         let often = [0, 0, 2, 10, 40][random.usize(0..5)];
         self.proxy.decide(move |_, _| {
@@ -350,7 +350,7 @@ impl Machine {
 
     /// Simulates a power failure: agent and pods end, and the files on the disk are those of an earlier boot. Sometimes
     /// the Node object is deleted before the machine returns under its old name.
-    async fn die(&mut self) {
+    async fn fail_power(&mut self) {
         self.kill_agent();
         self.tally.deaths += 1;
         for living in std::mem::take(&mut self.pods) {
@@ -358,17 +358,17 @@ impl Machine {
                 self.world.ledger.ended(address);
             }
             let _ = std::fs::remove_file(self.netns(&living.container));
-            self.bury(&living).await;
+            self.delete_object(&living).await;
         }
         age_by_a_boot(&self.data());
         if self.random.bool() {
             self.tally.removals += 1;
-            self.again("leave", async |machine| {
+            self.retry("leave", async |machine| {
                 machine.identity.try_leave(&machine.admin).await
             })
             .await;
             tokio::time::sleep(Duration::from_millis(self.random.u64(0..15_000))).await;
-            self.again("join", async |machine| {
+            self.retry("join", async |machine| {
                 machine.identity = Identity::try_new(&machine.admin, &machine.name).await?;
                 Ok(())
             })
@@ -382,7 +382,7 @@ impl Machine {
     }
 
     /// Retries while the API server is away.
-    async fn again(
+    async fn retry(
         &mut self,
         what: &str,
         mut attempt: impl AsyncFnMut(&mut Self) -> Result<(), kube::Error>,
@@ -397,7 +397,7 @@ impl Machine {
     }
 
     /// The end of the agent's log.
-    pub(crate) fn last_words(&self) -> String {
+    pub(crate) fn log_tail(&self) -> String {
         let log = std::fs::read_to_string(self.dir.join("agent.log")).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         let end = lines[lines.len().saturating_sub(30)..].join("\n");
@@ -405,7 +405,7 @@ impl Machine {
     }
 
     /// Ends all faults.
-    pub(crate) fn mend(&mut self) {
+    pub(crate) fn end_faults(&mut self) {
         self.proxy.decide(|_, _| Fault::None);
         self.proxy.mend();
         if self.agent.is_none() {

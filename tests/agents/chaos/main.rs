@@ -17,7 +17,7 @@
 )]
 #![allow(
     clippy::print_stdout,
-    reason = "the seed, and what was done with it, are told whether it fails or not"
+    reason = "the seed and the operations are printed on success and on failure"
 )]
 
 mod after;
@@ -111,19 +111,19 @@ async fn no_address_is_allocated_twice_or_leaked_under_chaos() {
         let machine = Machine::join(world.clone(), number, random.fork()).await;
         running.push(tokio::spawn(machine.live()));
     }
-    let troubles = tokio::spawn(trouble::strike(world.clone(), random.fork()));
+    let injector = tokio::spawn(trouble::inject(world.clone(), random.fork()));
     let mut machines = Vec::new();
     for machine in running {
         machines.push(machine.await.unwrap_or_else(|e| panic!("seed {seed}: {e}")));
     }
-    let struck = troubles.await.unwrap();
+    let server_faults = injector.await.unwrap();
     let operations = world.operations.load(Ordering::Relaxed);
     let tally = machines
         .iter()
         .map(|machine| machine.tally)
         .fold(tally::Tally::default(), |a, b| a + b);
-    tests::tell(&format!(
-        "chaos: {operations} operations on {} machines in {:.0} s: {tally}; the API server {struck}; seed {seed}",
+    tests::log_line(&format!(
+        "chaos: {operations} operations on {} machines in {:.0} s: {tally}; the API server {server_faults}; seed {seed}",
         machines.len(),
         start.elapsed().as_secs_f64()
     ));

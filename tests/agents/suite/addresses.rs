@@ -32,7 +32,7 @@ async fn a_reserved_address_has_one_pod_across_all_nodes() {
     assert_eq!(
         nodes[0].add("rail0", &static_one),
         ["10.1.0.205"],
-        "a second ADD answers the same"
+        "a second ADD returns the same address"
     );
     let refused = nodes[1].refused("rail0", &Attachment::of("two").asking("10.1.0.205"));
     assert_eq!(refused["code"], 111, "{refused}");
@@ -87,9 +87,9 @@ async fn a_requested_address_of_an_unclaimed_block_claims_that_block() {
     );
     let refused = nodes[1].refused("rail0", &Attachment::of("two").asking(&ip));
     assert_eq!(refused["code"], 111, "{refused}");
-    let said = refused["msg"].as_str().unwrap();
+    let message = refused["msg"].as_str().unwrap();
     assert!(
-        said.contains("node a") && said.contains("spec.reserved"),
+        message.contains("node a") && message.contains("spec.reserved"),
         "{refused}"
     );
 }
@@ -110,10 +110,11 @@ async fn a_pod_keeps_its_address_when_the_pool_reserves_it() {
         site.addresses().await.len() == 1
     })
     .await;
-    until("its node has told that it knows", async || {
+    until("its node has confirmed the reservation", async || {
         let blocks = site.blocks("rail0").await.into_iter();
-        let told = blocks.filter_map(|block| block.status);
-        told.filter(|status| status.used == 1 && status.observed_generation == Some(2))
+        let statuses = blocks.filter_map(|block| block.status);
+        statuses
+            .filter(|status| status.used == 1 && status.observed_generation == Some(2))
             .count()
             == 1
     })
@@ -164,8 +165,8 @@ async fn a_pod_keeps_its_address_when_a_refused_reservation_takes_effect() {
     nodes[0].add("rail0", &Attachment::of("two"));
     until("the node has reported since", async || {
         let blocks = site.blocks("rail0").await.into_iter();
-        let mut told = blocks.filter_map(|block| block.status);
-        told.any(|status| status.used == 2)
+        let mut statuses = blocks.filter_map(|block| block.status);
+        statuses.any(|status| status.used == 2)
     })
     .await;
     site.delete("other").await;
@@ -217,8 +218,8 @@ async fn an_agent_defers_a_reservation_while_another_node_has_the_address_object
     site.edit("rail0", json!({ "spec": { "reserved": [ip] } })).await;
     let noted = async || {
         let blocks = site.blocks("rail0").await.into_iter();
-        let mut told = blocks.filter_map(|block| block.status);
-        told.any(|status| status.observed_generation == Some(2))
+        let mut statuses = blocks.filter_map(|block| block.status);
+        statuses.any(|status| status.observed_generation == Some(2))
     };
     until("the node has met the other object", async || {
         noted().await || node.log().contains("has an object of another node")

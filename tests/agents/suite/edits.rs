@@ -30,7 +30,7 @@ async fn a_pod_keeps_an_excluded_address_and_no_other_pod_gets_it() {
     assert_eq!(
         node.add("rail0", &one),
         [ip.as_str()],
-        "a second ADD answers what the first did"
+        "a second ADD returns the result of the first"
     );
     until("the file excludes it", async || {
         node.file("rail0")["ranges"][0]["exclude"] == json!([ip])
@@ -54,7 +54,7 @@ async fn a_pod_keeps_an_excluded_address_and_no_other_pod_gets_it() {
     let exclude =
         json!({ "spec": { "ranges": [{ "subnet": "10.1.0.0/24", "gateway": "none", "exclude": cidrs }] } });
     site.edit("rail0", exclude).await;
-    until("all that live are counted", async || {
+    until("all running pods are counted", async || {
         let (status, _, message) = site.condition("rail0", "ExclusionOverLive").await;
         status == "True" && message.starts_with("15 attachments")
     })
@@ -115,8 +115,8 @@ async fn kstatus(site: &Site, pool: &str) -> String {
     let text = serde_json::to_vec(&pool).unwrap();
     child.stdin.take().unwrap().write_all(&text).unwrap();
     let output = child.wait_with_output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    said.split(' ').next().unwrap().to_owned()
+    let output_text = String::from_utf8(output.stdout).unwrap();
+    output_text.split(' ').next().unwrap().to_owned()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -170,13 +170,13 @@ async fn a_pool_in_use_is_deleted_when_its_last_pod_has_ended() {
     let one = Attachment::of("one");
     node.add("rail0", &one);
     site.delete("rail0").await;
-    until("it says who keeps it", async || {
+    until("the condition names the node that keeps the pool", async || {
         let (_, reason, message) = site.condition("rail0", "Ready").await;
         reason == "Deleting" && message.contains("1 addresses are in use in 1 blocks (nodes: a)")
     })
     .await;
     assert_eq!(site.counters("rail0").await.used, 1);
-    until("nothing is given any more", async || {
+    until("no address is allocated any more", async || {
         node.blocks("rail0", "draining").len() == 1
     })
     .await;
@@ -284,7 +284,7 @@ async fn a_deselected_node_drains_its_block_and_returns_it_after_the_last_pod() 
         json!({ "spec": { "nodeSelector": { "matchLabels": { "rail": "0" } } } }),
     )
     .await;
-    until("nothing is given any more", async || {
+    until("no address is allocated any more", async || {
         node.blocks("rail0", "draining").len() == 1
     })
     .await;
@@ -300,7 +300,7 @@ async fn a_deselected_node_drains_its_block_and_returns_it_after_the_last_pod() 
         .patch("a", &PatchParams::default(), &Patch::Merge(label))
         .await
         .unwrap();
-    until("it is given again", async || {
+    until("addresses are allocated again", async || {
         node.blocks("rail0", "active").len() == 1
     })
     .await;
@@ -370,8 +370,8 @@ async fn a_block_update_that_the_api_server_refuses_does_not_delay_other_blocks(
     // The agent processes this block first.
     let first = names().await.remove(0);
     refuse_changes(&site, &first).await;
-    let nobody = json!({ "spec": { "nodeSelector": { "matchLabels": { "rail": "7" } } } });
-    site.edit("rail0", nobody).await;
+    let selects_no_node = json!({ "spec": { "nodeSelector": { "matchLabels": { "rail": "7" } } } });
+    site.edit("rail0", selects_no_node).await;
     until("the other block is returned", async || {
         names().await == [first.as_str()]
     })

@@ -72,7 +72,7 @@ async fn a_permanently_refused_pod_gets_a_bounded_number_of_events() {
     }
     let log = || node.log().contains("the limit of its object is reached");
     until("the limit is reached", async || log()).await;
-    let told = events(&site, "Pod", "one", "NoAddress").await.len();
+    let count = events(&site, "Pod", "one", "NoAddress").await.len();
     // A minute allows one more, and a busy machine may take minutes.
-    assert!((1..40).contains(&told), "{told} Events");
+    assert!((1..40).contains(&count), "{count} Events");
 }

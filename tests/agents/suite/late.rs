@@ -33,7 +33,7 @@ fn keep_first(proxy: &Proxy, method: &'static str, end: &'static str) {
 
 /// Creates an object of `10.1.0.9` without a lease: its CREATE arrives after its agent has timed out, and the address
 /// is not reserved any more. Returns when the agent's DELETE of it is held back, and no other request.
-async fn forsaken_object(site: &Site, proxy: &Proxy, node: &Member) {
+async fn leave_object_without_lease(site: &Site, proxy: &Proxy, node: &Member) {
     keep_first(proxy, "POST", "/ipaddresses");
     let refused = node.refused("late", &Attachment::of("early").asking("10.1.0.9"));
     assert_eq!(refused["code"], 119, "{refused}");
@@ -70,7 +70,7 @@ fn a_late_delete_request_takes_no_address_from_a_pod_of_a_shared_block() {
         spec["reserved"] = json!(["10.1.0.9"]);
         site.pool("late", spec).await;
         node.wait_active("late").await;
-        forsaken_object(site, &proxy, &node).await;
+        leave_object_without_lease(site, &proxy, &node).await;
         let pod = Attachment::of("pod").asking("10.1.0.9");
         assert_eq!(node.add("late", &pod), ["10.1.0.9"]);
         proxy.decide(|_, _| Fault::None);
@@ -123,10 +123,10 @@ fn a_block_with_pods_survives_a_lost_update_reply_and_a_deleted_node() {
         assert_eq!(
             node.file("mute")["blocks"][0]["epoch"],
             1,
-            "it has not heard of it"
+            "the node has not received the new epoch"
         );
         site.remove_node("mute").await;
-        until("nothing is given any more", async || {
+        until("no address is allocated any more", async || {
             node.blocks("mute", "active").is_empty()
         })
         .await;
@@ -169,26 +169,29 @@ async fn address(site: &Site) -> Option<IpAddressSpec> {
 
 /// Waits until `gone` has no address and no block, and measures how long after `start` each was free.
 async fn counts_from(site: &Site, start: Instant) {
-    let (mut free, mut another, mut nobody) = (None, None, None);
-    until("all that it had is free, or another's", async || {
-        if address(site).await.is_none() {
-            free.get_or_insert_with(|| start.elapsed());
-        }
-        if block(site, "wanted").await.is_none() {
-            another.get_or_insert_with(|| start.elapsed());
-        }
-        if block(site, "twice").await.is_none() {
-            nobody.get_or_insert_with(|| start.elapsed());
-        }
-        free.is_some() && another.is_some() && nobody.is_some()
-    })
+    let (mut free, mut wanted, mut other) = (None, None, None);
+    until(
+        "its address and its blocks are free, or have another owner",
+        async || {
+            if address(site).await.is_none() {
+                free.get_or_insert_with(|| start.elapsed());
+            }
+            if block(site, "wanted").await.is_none() {
+                wanted.get_or_insert_with(|| start.elapsed());
+            }
+            if block(site, "twice").await.is_none() {
+                other.get_or_insert_with(|| start.elapsed());
+            }
+            free.is_some() && wanted.is_some() && other.is_some()
+        },
+    )
     .await;
     assert!(free >= Some(QUARANTINE), "the address: {free:?}");
     assert!(
-        another >= Some(QUARANTINE),
-        "the block that is wanted: {another:?}"
+        wanted >= Some(QUARANTINE),
+        "the block that the other node claims: {wanted:?}"
     );
-    assert!(nobody >= Some(QUARANTINE), "the other block: {nobody:?}");
+    assert!(other >= Some(QUARANTINE), "the other block: {other:?}");
 }
 
 /// The Node object of a machine without a running agent is deleted, comes back, and is deleted again.
@@ -206,8 +209,8 @@ fn a_node_that_is_deleted_twice_gets_a_full_quarantine_each_time() {
         gone.add_soon("twice", &Attachment::of("pod").asking("10.3.0.40"))
             .await;
         // This node has free addresses in one pool, and claims the only block of the other.
-        let mut heir = Member::running(&site.server, "heir", &flags).await;
-        heir.wait_active("twice").await;
+        let mut successor = Member::running(&site.server, "heir", &flags).await;
+        successor.wait_active("twice").await;
         let is_back = || {
             let log = site.controller.log();
             log.matches("the node of an orphaned block has returned").count()
@@ -215,7 +218,7 @@ fn a_node_that_is_deleted_twice_gets_a_full_quarantine_each_time() {
         let before = is_back();
         gone.kill();
         gone.identity.leave(&site.admin).await;
-        until("all that it has is orphaned", async || {
+        until("its blocks are orphaned", async || {
             let address = address(site).await;
             address.is_some_and(|spec| spec.state == AddressState::Orphaned)
                 && is_orphaned(site, "twice").await
@@ -226,7 +229,7 @@ fn a_node_that_is_deleted_twice_gets_a_full_quarantine_each_time() {
         // The quarantine of each block has begun, and none has ended.
         tokio::time::sleep(QUARANTINE / 2).await;
         let back = Identity::new(&site.admin, "gone").await;
-        until("the controller has seen it come back", async || {
+        until("the controller has seen the node return", async || {
             is_back() == before + 2
         })
         .await;
@@ -238,6 +241,6 @@ fn a_node_that_is_deleted_twice_gets_a_full_quarantine_each_time() {
         for pool in ["twice", "wanted"] {
             site.delete(pool).await;
         }
-        assert!(heir.stop());
+        assert!(successor.stop());
     });
 }

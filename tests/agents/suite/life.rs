@@ -55,7 +55,7 @@ async fn add_and_del_work_without_agent_and_without_api_server() {
         (!answer.status.success()).then_some(answer.stdout)
     });
     let more: serde_json::Value =
-        serde_json::from_str(&more.expect("a block of 16 gives 21 addresses")).unwrap();
+        serde_json::from_str(&more.expect("a block of 16 has 21 addresses")).unwrap();
     assert_eq!(more["code"], 11, "{more}");
     assert!(more["msg"].as_str().unwrap().contains("agent.sock"), "{more}");
     site.server.resume();
@@ -72,7 +72,7 @@ async fn a_node_claims_blocks_for_new_pods_and_returns_them_after_they_end() {
         .collect();
     assert_eq!(given.len(), 60);
     assert!(site.blocks("rail0").await.len() >= 4);
-    until("use is told", async || {
+    until("the usage is reported", async || {
         let pool = site.pools().get("rail0").await.unwrap();
         pool.status
             .and_then(|status| status.counters)
@@ -97,7 +97,7 @@ async fn a_repeatedly_killed_agent_leaks_no_block() {
         if answer.status.success() {
             assert!(
                 given.insert(node.add("rail0", &attachment)),
-                "an address was given twice"
+                "an address was allocated twice"
             );
         }
         if i % 5 == 0 {
@@ -184,7 +184,7 @@ async fn metrics_and_health_are_served() {
     for path in ["/healthz", "/readyz"] {
         assert!(node.get(path).starts_with("HTTP/1.1 200"), "{}", node.get(path));
     }
-    until("the numbers are there", async || {
+    until("the metrics are served", async || {
         let text = node.get("/metrics");
         text.contains("rdmanet_blocks{pool=\"rail0\"} 1")
             && text.contains("rdmanet_addresses_used{pool=\"rail0\"} 1")

@@ -58,8 +58,8 @@ impl RailNode<'_> {
     async fn pull(&self, rail: &str) {
         self.ip(&format!("link set {rail}-far down"));
         let show = format!("-j link show {rail}");
-        let told = || !self.node.ip(&show).contains("\"operstate\":\"UP\"");
-        until("the kernel has told of the cable", async || told()).await;
+        let is_reported = || !self.node.ip(&show).contains("\"operstate\":\"UP\"");
+        until("the kernel has reported the cable", async || is_reported()).await;
     }
 
     async fn condition(&self) -> Option<NodeCondition> {
@@ -70,22 +70,22 @@ impl RailNode<'_> {
     }
 
     /// Waits for this condition.
-    async fn says(&self, status: &str, reason: &str, message: &str) -> NodeCondition {
+    async fn expect_condition(&self, status: &str, reason: &str, message: &str) -> NodeCondition {
         let wanted = (status, Some(reason), Some(message));
         let start = Instant::now();
         loop {
-            let said = self.condition().await;
-            match said {
-                Some(said)
+            let condition = self.condition().await;
+            match condition {
+                Some(condition)
                     if (
-                        said.status.as_str(),
-                        said.reason.as_deref(),
-                        said.message.as_deref(),
+                        condition.status.as_str(),
+                        condition.reason.as_deref(),
+                        condition.message.as_deref(),
                     ) == wanted =>
                 {
-                    return said;
+                    return condition;
                 }
-                said => assert!(start.elapsed() < PATIENCE, "{wanted:?}, not {said:?}"),
+                condition => assert!(start.elapsed() < PATIENCE, "{wanted:?}, not {condition:?}"),
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
@@ -117,9 +117,9 @@ impl RailNode<'_> {
 fn a_condition_an_event_and_a_metric_report_a_pulled_and_replugged_cable() {
     on_a_machine("pulled", async |machine| {
         let mut node = machine.agent(&[]).await;
-        machine.says("True", "LinksUp", BOTH).await;
+        machine.expect_condition("True", "LinksUp", BOTH).await;
         machine.ip("link set rail0-far down");
-        let lost = machine.says("False", "LinkDown", LOST).await;
+        let lost = machine.expect_condition("False", "LinkDown", LOST).await;
         machine
             .has_event("LinkDown", "Warning", "link rail0 has lost carrier")
             .await;
@@ -128,13 +128,13 @@ fn a_condition_an_event_and_a_metric_report_a_pulled_and_replugged_cable() {
         machine
             .has_event("LinkDown", "Warning", "link rail1 has lost carrier")
             .await;
-        machine.says("False", "LinkDown", LOST).await;
+        machine.expect_condition("False", "LinkDown", LOST).await;
         let numbers = [
             "rdmanet_link_up{link=\"rail0\"} 0",
             "rdmanet_link_up{link=\"rail1\"} 1",
             "rdmanet_link_changes_total{link=\"rail0\"} 1",
         ];
-        until("the numbers say so", async || {
+        until("the metrics show it", async || {
             let served = node.get("/metrics");
             numbers.iter().all(|number| served.contains(number))
         })
@@ -154,7 +154,7 @@ fn a_condition_an_event_and_a_metric_report_a_pulled_and_replugged_cable() {
         assert_eq!(still.last_transition_time, lost.last_transition_time);
 
         machine.ip("link set rail0-far up");
-        let found = machine.says("True", "LinksUp", BOTH).await;
+        let found = machine.expect_condition("True", "LinksUp", BOTH).await;
         assert!(found.last_transition_time > lost.last_transition_time);
         machine
             .has_event("LinkUp", "Normal", "link rail0 has carrier again")
@@ -163,7 +163,7 @@ fn a_condition_an_event_and_a_metric_report_a_pulled_and_replugged_cable() {
             machine.ip(&format!("link del {rail}"));
         }
         let gone = "no link of this node counts (--links rail[01]): they are gone, in pods, or set down";
-        machine.says("Unknown", "NoLinks", gone).await;
+        machine.expect_condition("Unknown", "NoLinks", gone).await;
         assert!(!node.get("/metrics").contains("rdmanet_link_up{link=\"rail"));
     });
 }
@@ -174,7 +174,7 @@ fn a_flapping_link_updates_its_condition_at_a_bounded_rate_and_ends_correct() {
         let _node = machine
             .agent(&["--report-interval", "1s", "--quarantine", "5s"])
             .await;
-        machine.says("True", "LinksUp", BOTH).await;
+        machine.expect_condition("True", "LinksUp", BOTH).await;
         let (mark, start) = (machine.site.server.mark(), Instant::now());
         while start.elapsed() < Duration::from_secs(5) {
             for state in ["down", "up", "down"] {
@@ -182,7 +182,7 @@ fn a_flapping_link_updates_its_condition_at_a_bounded_rate_and_ends_correct() {
                 tokio::time::sleep(Duration::from_millis(70)).await;
             }
         }
-        machine.says("False", "LinkDown", LOST).await;
+        machine.expect_condition("False", "LinkDown", LOST).await;
         let (writes, seconds) = (machine.writes(mark), start.elapsed().as_secs_f64());
         #[expect(clippy::cast_precision_loss, reason = "a handful")]
         let rate = writes as f64 / (seconds + 1.0);
@@ -195,7 +195,7 @@ fn a_flapping_link_updates_its_condition_at_a_bounded_rate_and_ends_correct() {
             .patch_status(machine.name, &PatchParams::default(), &Patch::Strategic(none))
             .await
             .unwrap();
-        machine.says("False", "LinkDown", LOST).await;
+        machine.expect_condition("False", "LinkDown", LOST).await;
         nodes
             .delete(machine.name, &DeleteParams::default())
             .await
@@ -203,7 +203,7 @@ fn a_flapping_link_updates_its_condition_at_a_bounded_rate_and_ends_correct() {
         apiserver::identity::join(&machine.site.admin, machine.name)
             .await
             .unwrap();
-        machine.says("False", "LinkDown", LOST).await;
+        machine.expect_condition("False", "LinkDown", LOST).await;
     });
 }
 
@@ -222,7 +222,7 @@ fn an_agent_without_the_right_to_node_status_logs_the_error_once_and_works() {
         machine.site.simple("rail0", "10.1.0.0/24").await;
         node.wait_active("rail0").await;
         let refused = "writing a Node condition failed";
-        until("the agent says so", async || node.log().contains(refused)).await;
+        until("the agent logs it", async || node.log().contains(refused)).await;
         tokio::time::sleep(Duration::from_secs(3)).await;
         assert_eq!(node.log().matches(refused).count(), 1, "{}", node.log());
         assert_eq!(machine.condition().await, None);
@@ -231,6 +231,6 @@ fn an_agent_without_the_right_to_node_status_logs_the_error_once_and_works() {
                 install::apply(&machine.site.admin, &object).await;
             }
         }
-        machine.says("False", "LinkDown", LOST).await;
+        machine.expect_condition("False", "LinkDown", LOST).await;
     });
 }

@@ -25,7 +25,7 @@ async fn two_nodes_allocate_every_address_of_a_pool_exactly_once() {
     for i in 0..31 {
         for node in &nodes {
             let ip = node.add_soon("rail0", &Attachment::of(&format!("p{i}"))).await;
-            assert!(given.insert(ip.clone()), "{ip} is given twice");
+            assert!(given.insert(ip.clone()), "{ip} is allocated twice");
         }
     }
     // A /26 without its network and broadcast addresses.
@@ -231,7 +231,7 @@ async fn an_agent_of_a_deleted_node_allocates_nothing_and_keeps_pod_addresses() 
     let reserved = Attachment::of("three").asking("10.1.0.9");
     owner.add_soon("rail0", &reserved).await;
     site.remove_node(&owner.identity.node.node).await;
-    until("nothing is given any more", async || {
+    until("no address is allocated any more", async || {
         owner.blocks("rail0", "draining").len() == 1
     })
     .await;

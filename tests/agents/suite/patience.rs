@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const HANGS: Duration = Duration::from_secs(120);
 
 /// The fault of a request that hangs.
-const FOR_EVER: Fault = Fault::Delay(HANGS);
+const HANGING: Fault = Fault::Delay(HANGS);
 
 /// A node whose agent reaches the API server through a proxy. The agent does not run yet.
 async fn behind(site: &Site, name: &str) -> (Member, Proxy) {
@@ -88,7 +88,7 @@ async fn a_plugin_does_not_wait_for_a_block_claimed_in_advance(site: &Site) {
     let (mut node, proxy) = behind(site, "waiting").await;
     node.start();
     node.wait_active_blocks("rail0", 1).await;
-    let claims = disturb_claims(&proxy, 1, FOR_EVER);
+    let claims = disturb_claims(&proxy, 1, HANGING);
     for i in 0..14 {
         node.add("rail0", &Attachment::of(&format!("p{i}")));
     }
@@ -105,7 +105,7 @@ async fn a_plugin_does_not_wait_for_a_block_claimed_in_advance(site: &Site) {
 }
 
 async fn an_agent_that_stops_does_not_wait_for_the_api_server(site: &Site, mut node: Member, proxy: &Proxy) {
-    let claims = disturb_claims(proxy, u32::MAX, FOR_EVER);
+    let claims = disturb_claims(proxy, u32::MAX, HANGING);
     site.simple("rail1", "10.2.0.0/24").await;
     until("a block is claimed", async || claims.load(Ordering::SeqCst) > 0).await;
     let begun = Instant::now();
@@ -154,7 +154,7 @@ async fn continuous_requests_do_not_delay_a_pool_edit(site: &Site) {
                 });
             }
             tokio::runtime::Handle::current().block_on(async {
-                until("questions come without a pause", async || asked() > 20).await;
+                until("requests come without a pause", async || asked() > 20).await;
                 let before = asked();
                 let exclude = json!({ "spec": { "ranges": [
                     { "subnet": "10.3.0.0/24", "gateway": "none", "exclude": ["10.3.0.9"] }
@@ -164,10 +164,7 @@ async fn continuous_requests_do_not_delay_a_pool_edit(site: &Site) {
                     node.file("each")["ranges"][0]["exclude"] == json!(["10.3.0.9"])
                 })
                 .await;
-                until("questions are answered all the while", async || {
-                    asked() > before + 20
-                })
-                .await;
+                until("requests are answered meanwhile", async || asked() > before + 20).await;
                 over.store(true, Ordering::SeqCst);
             });
         });

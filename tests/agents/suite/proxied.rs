@@ -29,7 +29,7 @@ pub(crate) async fn the_agent_takes_its_proxy_from_the_environment(site: &Site) 
             .lines()
             .any(|line| line.contains("WARN") && line.contains(&refused))
     };
-    until("the agent has said why it hears nothing", async || warned()).await;
+    until("the agent has logged why it gets no response", async || warned()).await;
 
     gateway.refuse(None);
     site.simple("proxied", "10.77.0.0/24").await;

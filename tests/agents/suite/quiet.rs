@@ -56,12 +56,12 @@ async fn an_idle_agent_sends_only_a_few_get_requests() {
         // The agent reads its Node once a minute.
         assert!(
             asked.len() <= 8,
-            "{name} asks {} times in 20 s: {asked:#?}",
+            "{name} sends {} requests in 20 s: {asked:#?}",
             asked.len()
         );
         assert!(
             asked.iter().all(|asked| asked.starts_with("get ")),
-            "{name} asks for more than single objects: {asked:#?}"
+            "{name} requests more than single objects: {asked:#?}"
         );
     }
 }

@@ -75,13 +75,13 @@ async fn an_agent_is_ready_only_while_it_receives_pools_and_blocks() {
 #[test]
 fn a_pause_of_zero_between_rounds_is_refused() {
     for flag in ["--reconcile-interval", "--report-interval"] {
-        let told = Command::new(program("rdmanet-agent"))
+        let output = Command::new(program("rdmanet-agent"))
             .args(["--node", "a", flag, "0s"])
             .output()
             .unwrap();
-        let sentence = String::from_utf8_lossy(&told.stderr);
+        let sentence = String::from_utf8_lossy(&output.stderr);
         assert!(
-            !told.status.success() && sentence.contains("the shortest is 10ms"),
+            !output.status.success() && sentence.contains("the shortest is 10ms"),
             "{sentence}"
         );
     }

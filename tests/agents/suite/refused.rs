@@ -13,7 +13,7 @@ use std::io::{Read, Write};
 use std::net::Ipv4Addr;
 use std::os::unix::net::UnixStream;
 
-fn says(error: &Value, code: u64, words: &[&str]) {
+fn assert_error(error: &Value, code: u64, words: &[&str]) {
     assert_eq!(error["code"], code, "{error}");
     for word in words {
         assert!(
@@ -28,7 +28,7 @@ async fn each_refusal_names_the_pool_and_the_remedy() {
     let site = Site::new().await;
     let node = Member::running(&site.server, "a", &[]).await;
     until("the agent listens", async || node.socket().exists()).await;
-    says(
+    assert_error(
         &node.refused("nowhere", &Attachment::of("one")),
         115,
         &["IPPool nowhere", "kubectl get ippools"],
@@ -37,7 +37,7 @@ async fn each_refusal_names_the_pool_and_the_remedy() {
     spec["nodeSelector"] = json!({ "matchLabels": { "rail": "7" } });
     site.pool("elsewhere", spec).await;
     site.wait_condition("elsewhere", "Ready", "True").await;
-    says(
+    assert_error(
         &node.refused("elsewhere", &Attachment::of("one")),
         116,
         &["elsewhere", "nodeSelector"],
@@ -46,7 +46,7 @@ async fn each_refusal_names_the_pool_and_the_remedy() {
     spec["namespaceSelector"] = json!({ "matchLabels": { "team": "ml" } });
     site.pool("team", spec).await;
     node.wait_active("team").await;
-    says(
+    assert_error(
         &node.refused("team", &Attachment::of("one")),
         117,
         &["pool team", "namespace default"],
@@ -69,7 +69,7 @@ async fn each_refusal_names_the_pool_and_the_remedy() {
     site.simple("full", "10.4.0.0/29").await;
     node.wait_active("full").await;
     (0..6).for_each(|i| drop(node.add("full", &Attachment::of(&format!("p{i}")))));
-    says(
+    assert_error(
         &node.refused("full", &Attachment::of("one")),
         110,
         &["pool full", "6"],
@@ -112,7 +112,7 @@ async fn an_unreachable_api_server_is_reported_differently_from_a_full_pool() {
     assert!([11, 119].contains(&error["code"].as_u64().unwrap()), "{error}");
     assert!(error["msg"].as_str().unwrap().contains("rail0"), "{error}");
     site.server.start_again();
-    until("addresses are given again", async || {
+    until("addresses are allocated again", async || {
         node.call("ADD", "rail0", &Attachment::of("later"))
             .status
             .success()
@@ -146,7 +146,7 @@ async fn the_agent_answers_garbage_and_recreates_a_removed_plugin_socket() {
     drop(silent);
     // `remove_file` treats the socket as a file.
     std::fs::remove_file(node.socket()).unwrap();
-    until("it is there again, and answered", async || {
+    until("the agent listens and answers again", async || {
         node.refused("nowhere", &Attachment::of("one"))["code"] == 115
     })
     .await;

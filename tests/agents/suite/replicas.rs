@@ -59,7 +59,7 @@ async fn agents_allocate_addresses_and_claim_and_return_blocks_without_controlle
         node.wait_active("rail0").await;
         for i in 0..20 {
             let ip = node.add_soon("rail0", &Attachment::of(&format!("p{i}"))).await;
-            assert!(given.insert(ip.clone()), "{ip} is given twice");
+            assert!(given.insert(ip.clone()), "{ip} is allocated twice");
         }
     }
     nodes[0].kill();

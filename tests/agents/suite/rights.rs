@@ -79,7 +79,7 @@ fn used(site: &Site) -> BTreeSet<Right> {
 }
 
 /// Exercises the agents: addresses by name and by `StatefulSet`, refusals, an exhausted pool, and returned blocks.
-async fn a_day(site: &Site, nodes: &[Member; 2]) {
+async fn exercise(site: &Site, nodes: &[Member; 2]) {
     for i in 0..40 {
         nodes[0].add_soon("wide", &Attachment::of(&format!("w{i}"))).await;
     }
@@ -132,7 +132,7 @@ async fn an_agent_uses_every_right_that_its_role_grants() {
             node.wait_active(pool).await;
         }
     }
-    a_day(&site, &nodes).await;
+    exercise(&site, &nodes).await;
     let mut wanted = granted("rdmanet-agent");
     wanted.retain(|(_, _, verb)| verb != OURS);
     for (group, resource, verb) in ELSEWHERE {

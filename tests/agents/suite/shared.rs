@@ -51,7 +51,7 @@ async fn three_nodes_share_a_pool_down_to_its_last_address() {
         let ip = nodes[2]
             .add_soon("rail0", &Attachment::of(&format!("p{i}")))
             .await;
-        assert!(given.insert(ip.clone()), "{ip} is given twice");
+        assert!(given.insert(ip.clone()), "{ip} is allocated twice");
     }
     assert_eq!(given.len(), 62);
     assert!(shared_blocks(&site).await >= 2);
@@ -139,7 +139,7 @@ async fn agents_killed_while_sharing_blocks_allocate_no_address_twice() {
             tokio::time::sleep(std::time::Duration::from_millis(300)).await;
         }
         let ip = nodes[1].add("rail0", &attachment).remove(0);
-        assert!(given.insert(ip.clone()), "{ip} is given twice");
+        assert!(given.insert(ip.clone()), "{ip} is allocated twice");
     }
     assert_eq!(given.len(), 30);
 }
@@ -210,7 +210,7 @@ async fn a_pod_keeps_an_address_that_is_no_longer_reserved(site: &Site, nodes: &
         let ip = nodes[0]
             .add_soon("rail0", &Attachment::of(&format!("p{i}")))
             .await;
-        assert!(given.insert(ip.clone()), "{ip} is given twice");
+        assert!(given.insert(ip.clone()), "{ip} is allocated twice");
     }
     assert_eq!(given.len(), 62);
     // After their release they are addresses like any other.

@@ -129,9 +129,9 @@ async fn two_incarnations_of_a_pod_never_have_its_address_at_once() {
     tokio::time::sleep(Duration::from_secs(3)).await;
     let refused = nodes[1].refused("rail0", &new);
     assert_eq!(refused["code"], 11, "{refused}");
-    let said = refused["msg"].as_str().unwrap();
+    let message = refused["msg"].as_str().unwrap();
     for word in [&ip, "default/db-0", &uid, "still has it on node a", "agent"] {
-        assert!(said.contains(word), "{said:?} lacks {word:?}");
+        assert!(message.contains(word), "{message:?} lacks {word:?}");
     }
     // The old pod is refused too, because its name belongs to another pod now.
     let late = nodes[0].refused("rail0", &sandbox(0, &uid, "late"));

@@ -31,11 +31,11 @@ async fn the_name_of_an_address_object_must_encode_its_address() {
         ("a-0a000005", "fd00::5"),
         ("a-fd000000000000000000000000000006", "fd00::5"),
     ] {
-        let said = refusal(create(&address(name, ip, "n")).await).message;
-        assert!(said.contains("the name of an address is"), "{name}: {said}");
+        let message = refusal(create(&address(name, ip, "n")).await).message;
+        assert!(message.contains("the name of an address is"), "{name}: {message}");
     }
-    let said = refusal(create(&address("a-0a000005", "10.0.0.05", "n")).await).message;
-    assert!(said.contains("is not an IP address"), "{said}");
+    let message = refusal(create(&address("a-0a000005", "10.0.0.05", "n")).await).message;
+    assert!(message.contains("is not an IP address"), "{message}");
 }
 
 #[tokio::test]
@@ -51,8 +51,8 @@ async fn a_kept_address_must_name_its_holder() {
         address("kept-0a000005", "10.0.0.5", "n"),
         &[("/spec/state", json!("Kept"))],
     );
-    let said = refusal(create(&kept).await).message;
-    assert!(said.contains("one that is Kept its holder"), "{said}");
+    let message = refusal(create(&kept).await).message;
+    assert!(message.contains("one that is Kept its holder"), "{message}");
     let holder = json!({ "namespace": "train", "statefulSet": "db", "pod": "db-0", "network": "rail0", "ifname": "net1" });
     create(&changed(kept, &[("/spec/holder", holder)])).await.unwrap();
 }
@@ -64,10 +64,10 @@ async fn a_bound_address_cannot_pass_to_another_node() {
         .await
         .unwrap();
     bound.spec.node.node = "n2".to_owned();
-    let said = refusal(
+    let message = refusal(
         api.replace("bound-0a000005", &PostParams::default(), &bound)
             .await,
     )
     .message;
-    assert!(said.contains("only while it is Kept or Orphaned"), "{said}");
+    assert!(message.contains("only while it is Kept or Orphaned"), "{message}");
 }

@@ -96,18 +96,18 @@ async fn a_block_changes_its_owner_only_while_orphaned_and_with_the_next_epoch()
     let epoch = |n: i64| ("/spec/epoch", json!(n));
     let state = |s: &str| ("/spec/state", json!(s));
 
-    let said = refusal(replace(name, &[n2.clone(), epoch(2)]).await).message;
-    assert!(said.contains("only while it is Orphaned"), "{said}");
-    let said = refusal(replace(name, &[epoch(3)]).await).message;
-    assert!(said.contains("never otherwise than by one"), "{said}");
+    let message = refusal(replace(name, &[n2.clone(), epoch(2)]).await).message;
+    assert!(message.contains("only while it is Orphaned"), "{message}");
+    let message = refusal(replace(name, &[epoch(3)]).await).message;
+    assert!(message.contains("never otherwise than by one"), "{message}");
     replace(name, &[state("Draining")]).await.unwrap();
-    let said = refusal(replace(name, &[epoch(0)]).await).message;
-    assert!(said.contains("epoch"), "{said}");
+    let message = refusal(replace(name, &[epoch(0)]).await).message;
+    assert!(message.contains("epoch"), "{message}");
     replace(name, &[state("Orphaned")]).await.unwrap();
-    let said = refusal(replace(name, &[n2.clone(), state("Active")]).await).message;
-    assert!(said.contains("epoch goes up by one"), "{said}");
-    let said = refusal(replace(name, &[state("Active")]).await).message;
-    assert!(said.contains("epoch goes up by one"), "{said}");
+    let message = refusal(replace(name, &[n2.clone(), state("Active")]).await).message;
+    assert!(message.contains("epoch goes up by one"), "{message}");
+    let message = refusal(replace(name, &[state("Active")]).await).message;
+    assert!(message.contains("epoch goes up by one"), "{message}");
     let taken = replace(name, &[n2, state("Active"), epoch(2)]).await.unwrap();
     assert_eq!((taken.spec.owner.node.as_str(), taken.spec.epoch), ("n2", 2));
 }
@@ -116,13 +116,13 @@ async fn a_block_changes_its_owner_only_while_orphaned_and_with_the_next_epoch()
 async fn a_shared_block_stays_shared_and_a_block_cannot_change_its_pool() {
     let name = "staying-4-0a000000-26";
     create(&block(name, "10.0.0.0/26", "n1")).await.unwrap();
-    let said = refusal(replace(name, &[("/spec/pool", json!("other"))]).await).message;
+    let message = refusal(replace(name, &[("/spec/pool", json!("other"))]).await).message;
     assert!(
-        said.contains("pool and cidr of a block cannot be changed"),
-        "{said}"
+        message.contains("pool and cidr of a block cannot be changed"),
+        "{message}"
     );
     replace(name, &[("/spec/state", json!("Shared"))]).await.unwrap();
-    let said = refusal(
+    let message = refusal(
         replace(
             name,
             &[("/spec/state", json!("Active")), ("/spec/epoch", json!(2))],
@@ -130,7 +130,7 @@ async fn a_shared_block_stays_shared_and_a_block_cannot_change_its_pool() {
         .await,
     )
     .message;
-    assert!(said.contains("stays Shared"), "{said}");
+    assert!(message.contains("stays Shared"), "{message}");
 }
 
 #[tokio::test]

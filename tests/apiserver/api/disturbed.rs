@@ -170,5 +170,5 @@ async fn a_killed_api_server_restarts_with_its_objects() {
         "{stuck:?}"
     );
     server.resume();
-    apiserver::install::until("it goes on", answers).await;
+    apiserver::install::until("the watch continues", answers).await;
 }

@@ -308,14 +308,14 @@ async fn an_invalid_pool_is_refused_with_an_error_that_names_the_field() {
     let cases = [of_ranges(), of_the_rest()].concat();
     let mut wrong = Vec::new();
     for (path, value, field, sentence) in &cases {
-        let said = match post(&changed(good.clone(), &[(path, value.clone())])).await {
+        let message = match post(&changed(good.clone(), &[(path, value.clone())])).await {
             Ok(_) => "nothing: it was accepted".to_owned(),
             Err(kube::Error::Api(status)) => status.message,
             Err(other) => other.to_string(),
         };
-        if !said.contains(field) || !said.contains(sentence) {
+        if !message.contains(field) || !message.contains(sentence) {
             wrong.push(format!(
-                "{path} = {value}: wanted {field:?} and {sentence:?}, got: {said}"
+                "{path} = {value}: wanted {field:?} and {sentence:?}, got: {message}"
             ));
         }
     }

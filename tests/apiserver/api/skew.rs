@@ -165,13 +165,13 @@ async fn a_pool_keeps_them(admin: &Client) {
     let mut accepted = wanted.spec.clone();
     wanted.status.get_or_insert_default().accepted = Some(accepted.clone());
     let WriteResult::Applied(mut wanted) = replace_status(&pools, &wanted).await.unwrap() else {
-        panic!("nobody else writes");
+        panic!("no other client writes");
     };
     // The next accepted spec selects all nodes.
     accepted.node_selector = None;
     wanted.status.get_or_insert_default().accepted = Some(accepted);
     let WriteResult::Applied(mut wanted) = replace_status(&pools, &wanted).await.unwrap() else {
-        panic!("nobody else writes");
+        panic!("no other client writes");
     };
     let there = kept(&api, "skew", &["/spec/later", "/status/later"]).await;
     assert_eq!(there["status"]["accepted"].get("nodeSelector"), None, "{there}");

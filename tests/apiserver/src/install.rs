@@ -68,7 +68,7 @@ pub async fn apply(admin: &Client, object: &DynamicObject) {
         .unwrap_or_else(|e| panic!("{kind} {name} is refused: {e}"));
 }
 
-/// The API of the object's kind. Discovery asks only for its group, and retries, because the API server serves a new
+/// The API of the object's kind. Discovery requests only its group, and retries, because the API server serves a new
 /// CRD with a delay.
 pub async fn api_of(admin: &Client, object: &DynamicObject) -> Api<DynamicObject> {
     let types = object.types.as_ref().unwrap();

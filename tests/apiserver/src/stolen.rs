@@ -5,14 +5,14 @@
 //! Invariant: after each request every object outside the thief's node is unchanged, and all except pools have the same
 //! version.
 
-mod loot;
+mod targets;
 
 use crate::{Identity, Server};
 use http::{Method, StatusCode};
 use kube::Client;
 use kube::client::Body;
-use loot::Target;
 use serde_json::{Value, json};
+use targets::Target;
 
 /// The node whose token is stolen.
 pub(crate) const THIEF: &str = "thief";
@@ -150,11 +150,11 @@ fn ends(there: &Value) -> Vec<Try> {
 pub async fn try_everything(server: &Server, namespace: &str) -> usize {
     let admin = server.admin().await;
     let thief = Identity::within(&admin, THIEF, namespace).await;
-    let targets = loot::spread(&admin, &thief, namespace).await;
+    let targets = targets::create(&admin, &thief, namespace).await;
     let client = server.with_token(&thief.token).await;
-    loot::own_work(&client, &thief).await;
+    targets::normal_requests(&client, &thief).await;
     let (mut count, mut harm) = (0, Vec::new());
-    let mut before = loot::snapshot(&admin, &targets).await;
+    let mut before = targets::snapshot(&admin, &targets).await;
     for target in &targets {
         let there = before[&target.path].clone();
         let mut tries: Vec<Try> = target
@@ -166,10 +166,10 @@ pub async fn try_everything(server: &Server, namespace: &str) -> usize {
         for one in tries {
             count += 1;
             let path = format!("{}{}", target.path, one.tail);
-            let (status, said) = send(&client, one.method.clone(), &path, one.kind, &one.body).await;
-            let now = loot::read(&admin, &target.path).await;
+            let (status, text) = send(&client, one.method.clone(), &path, one.kind, &one.body).await;
+            let now = targets::read(&admin, &target.path).await;
             if now != before[&target.path] {
-                let short: String = said.chars().take(200).collect();
+                let short: String = text.chars().take(200).collect();
                 harm.push(format!(
                     "{} {path} ({}) is answered {status}: {} {short}",
                     one.method, one.kind, one.body
@@ -187,7 +187,7 @@ pub async fn try_everything(server: &Server, namespace: &str) -> usize {
     count += collections(&client, &targets).await;
     count += made(&client, &thief, namespace).await;
     count += read(&client, namespace).await;
-    let after = loot::snapshot(&admin, &targets).await;
+    let after = targets::snapshot(&admin, &targets).await;
     for (path, there) in &mut before {
         assert_eq!(after[path], *there, "{path}");
     }
@@ -202,20 +202,20 @@ async fn collections(client: &Client, targets: &[Target]) -> usize {
         .collect();
     all.dedup();
     for path in &all {
-        let (status, said) = send(client, Method::DELETE, path, "application/json", &json!({})).await;
-        assert_eq!(status, StatusCode::FORBIDDEN, "DELETE {path}: {said}");
+        let (status, text) = send(client, Method::DELETE, path, "application/json", &json!({})).await;
+        assert_eq!(status, StatusCode::FORBIDDEN, "DELETE {path}: {text}");
     }
     all.len()
 }
 
 /// Requests that create objects the thief may not create.
 async fn made(client: &Client, thief: &Identity, namespace: &str) -> usize {
-    let all = loot::forged(thief, namespace);
+    let all = targets::forged(thief, namespace);
     for (path, body) in &all {
-        let (status, said) = send(client, Method::POST, path, "application/json", body).await;
+        let (status, text) = send(client, Method::POST, path, "application/json", body).await;
         assert!(
             status.is_client_error(),
-            "POST {path} {body} is answered {status}: {said}"
+            "POST {path} {body} is answered {status}: {text}"
         );
     }
     all.len()
@@ -223,10 +223,10 @@ async fn made(client: &Client, thief: &Identity, namespace: &str) -> usize {
 
 /// Requests that read objects the thief may not read.
 async fn read(client: &Client, namespace: &str) -> usize {
-    let all = loot::secrets(namespace);
+    let all = targets::secrets(namespace);
     for path in &all {
-        let (status, said) = send(client, Method::GET, path, "application/json", &json!({})).await;
-        assert_eq!(status, StatusCode::FORBIDDEN, "GET {path}: {said}");
+        let (status, text) = send(client, Method::GET, path, "application/json", &json!({})).await;
+        assert_eq!(status, StatusCode::FORBIDDEN, "GET {path}: {text}");
     }
     all.len()
 }

@@ -141,7 +141,7 @@ fn measure(server: &Server, side: &Side, level: usize, round: usize, table: &mut
                 let address = answer.address();
                 assert!(
                     given.insert(address.clone()),
-                    "{:?} gave {address} twice",
+                    "{:?} allocated {address} twice",
                     side.kind
                 );
             }

@@ -166,7 +166,7 @@ impl NvIpam {
             };
             let succeeds = |verb| at_once(&[call(verb)]).answers[0].succeeded;
             until("nv-ipam's daemon knows the pool", async || succeeds("ADD")).await;
-            assert!(succeeds("DEL"), "nv-ipam does not release what it gave");
+            assert!(succeeds("DEL"), "nv-ipam does not release its addresses");
         }
     }
 }

@@ -163,10 +163,10 @@ fn ip(args: &[&str]) -> Result<()> {
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     Err(Error::Io {
         context: format!("'{call}' failed"),
-        source: io::Error::other(said),
+        source: io::Error::other(message),
     })
 }
 

@@ -103,32 +103,32 @@ fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
 #[test]
 fn a_failing_plugin_ends_the_run_with_its_error_message() {
     let scene = Scene::new("echo 'the pool is exhausted' >&2; exit 1");
-    let told = failure(&scene.run());
+    let error = failure(&scene.run());
     assert!(
-        told.contains("ADD of ") && told.contains("/cni-ipoib failed with exit status: 1"),
-        "{told}"
+        error.contains("ADD of ") && error.contains("/cni-ipoib failed with exit status: 1"),
+        "{error}"
     );
-    assert!(told.contains("stderr: the pool is exhausted"), "{told}");
+    assert!(error.contains("stderr: the pool is exhausted"), "{error}");
     scene.assert_nothing_is_left();
 }
 
 #[test]
 fn plugin_state_is_kept_in_the_folder_of_the_run() {
     let scene = Scene::new(r#"echo "state $RDMANET_STATE" >&2; exit 1"#);
-    let told = failure(&scene.run());
+    let error = failure(&scene.run());
     assert!(
-        told.contains(&format!("state {}/", scene.tmp().display())),
-        "{told}"
+        error.contains(&format!("state {}/", scene.tmp().display())),
+        "{error}"
     );
 }
 
 #[test]
 fn a_plugin_that_reports_a_link_it_did_not_create_fails_the_run() {
     let scene = Scene::new(GOOD_ANSWER);
-    let told = failure(&scene.run());
+    let error = failure(&scene.run());
     assert!(
-        told.contains("the pod should have net1 with 10.0.0.2; it has [(\"lo\", None)"),
-        "{told}"
+        error.contains("the pod should have net1 with 10.0.0.2; it has [(\"lo\", None)"),
+        "{error}"
     );
     scene.assert_nothing_is_left();
 }
@@ -149,8 +149,8 @@ fn an_interrupted_run_ends_the_plugin_and_leaves_nothing() {
     });
     // `unshare` executes the benchmark in its own process, so its pid is the benchmark's in both cases.
     kill(Pid::from_raw(bench.id().try_into().unwrap()), Signal::SIGTERM).unwrap();
-    let told = failure(&bench.wait_with_output().unwrap());
-    assert!(told.contains("interrupted; nothing is left behind"), "{told}");
+    let error = failure(&bench.wait_with_output().unwrap());
+    assert!(error.contains("interrupted; nothing is left behind"), "{error}");
     let plugin = Pid::from_raw(plugin.unwrap());
     wait_until("the plugin has ended", || kill(plugin, None).is_err());
     scene.assert_nothing_is_left();
@@ -160,11 +160,11 @@ fn an_interrupted_run_ends_the_plugin_and_leaves_nothing() {
 fn a_missing_plugin_is_reported_in_one_line_with_the_remedy() {
     let scene = Scene::new(GOOD_ANSWER);
     fs::remove_file(scene.dir.path().join("host-local")).unwrap();
-    let told = failure(&scene.run());
-    assert_eq!(told.lines().count(), 1, "{told}");
+    let error = failure(&scene.run());
+    assert_eq!(error.lines().count(), 1, "{error}");
     assert!(
-        told.contains("host-local is missing (--peers names the folder)"),
-        "{told}"
+        error.contains("host-local is missing (--peers names the folder)"),
+        "{error}"
     );
-    assert!(told.contains("tests/go/build macvlan host-local"), "{told}");
+    assert!(error.contains("tests/go/build macvlan host-local"), "{error}");
 }

@@ -35,10 +35,10 @@ fn the_installer_container_installs_the_plugins_with_one_capability() {
     let host = Host::new();
     // The owner that kubespray sets.
     chown(host.at(BIN), Some(1000), Some(1000)).unwrap();
-    let said = contained(&host, "-all,+dac_override").worked();
+    let output = contained(&host, "-all,+dac_override").worked();
     assert!(
-        said.contains("cni-ipoib 0.1.0 installed (there was none)"),
-        "{said}"
+        output.contains("cni-ipoib 0.1.0 installed (there was none)"),
+        "{output}"
     );
     assert_eq!(host.names(BIN), ["cni-ipoib", "loopback", "rdma-ipam"]);
 }

@@ -20,9 +20,12 @@ fn host() -> Host {
 }
 
 /// The contents of the directory after the installer ended, as the script printed them.
-fn assert_as_before(said: &str) {
-    let after = said.split_once("AFTER\n").unwrap_or_else(|| panic!("{said}")).1;
-    assert_eq!(after, "cni-ipoib\nloopback\nrdma-ipam\nsame\n", "{said}");
+fn assert_as_before(output: &str) {
+    let after = output
+        .split_once("AFTER\n")
+        .unwrap_or_else(|| panic!("{output}"))
+        .1;
+    assert_eq!(after, "cni-ipoib\nloopback\nrdma-ipam\nsame\n", "{output}");
 }
 
 /// Runs the installer and prints the contents of the directory, for [`assert_as_before`].
@@ -46,7 +49,7 @@ fn installing_on_a_full_disk_changes_nothing() {
         "both plugins need",
         "are still there",
     ]);
-    assert_as_before(&answer.said);
+    assert_as_before(&answer.output);
 }
 
 #[test]
@@ -57,7 +60,7 @@ fn installing_to_a_read_only_directory_changes_nothing() {
         &format!("{SMALL}mount -o remount,ro none \"$BIN\"\n{LOOK}"),
     );
     answer.refused_with(&["cannot write", "Read-only file system", "--bin-dir"]);
-    assert_as_before(&answer.said);
+    assert_as_before(&answer.output);
 }
 
 #[test]
@@ -66,7 +69,7 @@ fn installing_to_a_noexec_directory_changes_nothing() {
     let large = SMALL.replace("size=2m", "size=200m,noexec");
     let answer = host.mounted("install", &format!("{large}{LOOK}"));
     answer.refused_with(&["does not run there: Permission denied", "mounted noexec"]);
-    assert_as_before(&answer.said);
+    assert_as_before(&answer.output);
 }
 
 #[test]
@@ -77,7 +80,7 @@ fn uninstalling_from_a_read_only_directory_changes_nothing() {
         &format!("{SMALL}mount -o remount,ro none \"$BIN\"\n{LOOK}"),
     );
     answer.refused_with(&["cannot rename", "Read-only file system"]);
-    assert_as_before(&answer.said);
+    assert_as_before(&answer.output);
 }
 
 #[test]

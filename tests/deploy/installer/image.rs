@@ -38,8 +38,8 @@ fn run(host: &Host, program: impl AsRef<OsStr>, args: &[&str]) -> Answer {
 /// The libraries of a program, and its loader.
 fn libraries(program: &Path) -> Vec<PathBuf> {
     let output = Command::new("ldd").arg(program).output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    let paths = said.split_whitespace().filter(|word| word.starts_with('/'));
+    let list = String::from_utf8(output.stdout).unwrap();
+    let paths = list.split_whitespace().filter(|word| word.starts_with('/'));
     paths.map(PathBuf::from).collect()
 }
 
@@ -83,13 +83,13 @@ fn the_image_of_the_containerfile_installs_both_plugins() {
     run(&host, build, &["--from", tree.to_str().unwrap(), NAME]).worked();
 
     let format = "{{.OCIv1.OS}} {{.OCIv1.Architecture}} {{.OCIv1.Config.User}} {{.OCIv1.Config.Entrypoint}}";
-    let told = run(
+    let output = run(
         &host,
         "buildah",
         &["inspect", "--type", "image", "--format", format, NAME],
     )
     .worked();
-    assert_eq!(told.trim(), format!("linux {arch} 0:0 [/rdmanet-agent]"));
+    assert_eq!(output.trim(), format!("linux {arch} 0:0 [/rdmanet-agent]"));
 
     run(
         &host,
@@ -98,7 +98,7 @@ fn the_image_of_the_containerfile_installs_both_plugins() {
     )
     .worked();
     let mount = format!("{}:/host/opt/cni/bin", host.at(BIN).display());
-    let said = run(
+    let output = run(
         &host,
         "buildah",
         &[
@@ -116,8 +116,8 @@ fn the_image_of_the_containerfile_installs_both_plugins() {
     )
     .worked();
     assert!(
-        said.contains("cni-ipoib 0.1.0 installed (there was none)"),
-        "{said}"
+        output.contains("cni-ipoib 0.1.0 installed (there was none)"),
+        "{output}"
     );
     assert_eq!(host.names(BIN), ["cni-ipoib", "loopback", "rdma-ipam"]);
 }

@@ -121,9 +121,9 @@ fn the_plugins_are_installed_and_removed_on_each_distribution() {
     for (name, files, dir) in NODES {
         let host = node(files);
         let before = host.names(dir);
-        let said = host.install().worked();
-        assert!(said.contains(&format!("this node is {name}")), "{said}");
-        assert!(!said.contains("warning"), "{said}");
+        let output = host.install().worked();
+        assert!(output.contains(&format!("this node is {name}")), "{output}");
+        assert!(!output.contains("warning"), "{output}");
         for plugin in PLUGINS {
             let output = Command::new(host.at(dir).join(plugin))
                 .env("CNI_COMMAND", "VERSION")
@@ -145,10 +145,10 @@ fn an_explicit_distribution_needs_only_its_plugin_directory_mounted() {
     for (name, _, dir) in NODES {
         let host = Host::bare();
         host.write(&format!("{dir}/loopback"), "");
-        let said = host.call("install", &["--distribution", name]).worked();
+        let output = host.call("install", &["--distribution", name]).worked();
         assert!(
-            said.contains(&format!("this node is said to be {name}")),
-            "{said}"
+            output.contains(&format!("this node is said to be {name}")),
+            "{output}"
         );
         assert_eq!(host.names(dir), ["cni-ipoib", "loopback", "rdma-ipam"]);
     }
@@ -159,11 +159,11 @@ fn concurrent_installers_run_one_after_another() {
     let host = Host::new();
     std::thread::scope(|scope| {
         let all: Vec<_> = (0..4).map(|_| scope.spawn(|| host.install())).collect();
-        let said: Vec<String> = all.into_iter().map(|one| one.join().unwrap().worked()).collect();
-        let first = said
+        let output: Vec<String> = all.into_iter().map(|one| one.join().unwrap().worked()).collect();
+        let first = output
             .iter()
-            .filter(|said| said.contains("cni-ipoib 0.1.0 installed"));
-        assert_eq!(first.count(), 1, "{said:?}");
+            .filter(|output| output.contains("cni-ipoib 0.1.0 installed"));
+        assert_eq!(first.count(), 1, "{output:?}");
     });
     assert_eq!(
         host.names(crate::host::BIN),

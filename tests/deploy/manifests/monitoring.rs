@@ -60,6 +60,6 @@ fn an_alert_rule_that_prometheus_cannot_parse_is_refused() {
         "groups: [{ name: a, rules: [{ alert: A, expr: 'sum(rdmanet_blocks' }] }]",
     )
     .unwrap();
-    let said = promcheck(&[file.to_str().unwrap()]).unwrap_err();
-    assert!(said.contains("wrong.yaml"), "{said}");
+    let error = promcheck(&[file.to_str().unwrap()]).unwrap_err();
+    assert!(error.contains("wrong.yaml"), "{error}");
 }

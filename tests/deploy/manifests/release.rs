@@ -36,7 +36,7 @@ fn a_packaged_chart_renders_the_same_objects_as_its_folder() {
 #[test]
 fn the_chart_refuses_kubernetes_versions_without_admission_policies() {
     let image = format!("image={IMAGE}");
-    let said = tool(
+    let output = tool(
         "helm",
         &[
             "template",
@@ -48,7 +48,7 @@ fn the_chart_refuses_kubernetes_versions_without_admission_policies() {
             "1.29.4",
         ],
     );
-    assert!(said.unwrap_err().contains("requires kubeVersion: >=1.31.0-0"));
+    assert!(output.unwrap_err().contains("requires kubeVersion: >=1.31.0-0"));
 }
 
 struct Helm<'s>(&'s Server);
@@ -77,7 +77,7 @@ async fn helm_installs_upgrades_rolls_back_and_uninstalls_but_keeps_the_pools() 
     let admin = server.admin().await;
     let helm = Helm(&server);
     let (chart, image) = (chart(), format!("image={IMAGE}"));
-    let said = helm.run(&[
+    let output = helm.run(&[
         "install",
         "rdmanet",
         &chart,
@@ -85,7 +85,10 @@ async fn helm_installs_upgrades_rolls_back_and_uninstalls_but_keeps_the_pools() 
         "--set",
         &image,
     ]);
-    assert!(said.contains("rollout status daemonset/rdmanet-agent"), "{said}");
+    assert!(
+        output.contains("rollout status daemonset/rdmanet-agent"),
+        "{output}"
+    );
     assert_eq!(log_level(&admin).await, None);
     helm.run(&[
         "upgrade",

@@ -42,10 +42,10 @@ async fn pool_as_it_was(admin: &Client) {
     let status = json!({ "status": {
         "observedGeneration": 1, "accepted": spec, "wanted": { "v4": "2026-01-01T00:00:00Z" },
     } });
-    let told = pools
+    let read = pools
         .patch_status("rail0", &PatchParams::default(), &Patch::Merge(status))
         .await;
-    let accepted = AcceptedPool::of(&told.unwrap()).unwrap().unwrap();
+    let accepted = AcceptedPool::of(&read.unwrap()).unwrap().unwrap();
     let pools = vec![listing::entry(&accepted)];
     let space = AddressSpace::new("default", AddressSpaceSpec { pools });
     let spaces: Api<AddressSpace> = Api::all(admin.clone());

@@ -63,10 +63,10 @@ fn invalid_chart_values_are_refused_with_the_path_or_the_allowed_values() {
         ),
     ];
     for (values, sentence) in cases {
-        let said = templated(NAMESPACE, values).expect_err(&format!("{values:?} is accepted"));
+        let error = templated(NAMESPACE, values).expect_err(&format!("{values:?} is accepted"));
         assert!(
-            said.contains(sentence),
-            "{values:?}: {sentence:?} is not in: {said}"
+            error.contains(sentence),
+            "{values:?}: {sentence:?} is not in: {error}"
         );
     }
 }
@@ -95,7 +95,7 @@ fn cni_bin_dir_overrides_the_directory_of_the_distribution() {
 
 #[test]
 fn chart_values_become_variables_of_the_agent_and_the_installer() {
-    let told = pod(&[
+    let pod_spec = pod(&[
         "replaceForeign=true",
         "peerNames={ipoib,host-device}",
         "logLevel=debug",
@@ -105,14 +105,14 @@ fn chart_values_become_variables_of_the_agent_and_the_installer() {
         "resources.limits.memory=1Gi",
     ]);
     assert_eq!(
-        variable(&told["initContainers"][0], "RDMANET_REPLACE_FOREIGN"),
+        variable(&pod_spec["initContainers"][0], "RDMANET_REPLACE_FOREIGN"),
         Some(json!("true"))
     );
     assert_eq!(
-        variable(&told["initContainers"][0], "RDMANET_PEER_NAMES"),
+        variable(&pod_spec["initContainers"][0], "RDMANET_PEER_NAMES"),
         Some(json!("ipoib,host-device"))
     );
-    let agent = &told["containers"][0];
+    let agent = &pod_spec["containers"][0];
     assert_eq!(variable(agent, "RDMANET_LOG"), Some(json!("debug")));
     assert_eq!(variable(agent, "RDMANET_QUARANTINE"), Some(json!("1h30m")));
     assert_eq!(variable(agent, "RDMANET_QUARANTINE_IN_USE"), Some(json!("24h")));

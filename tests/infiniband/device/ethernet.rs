@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! An Ethernet card in a pod. The cards are virtio on PCI, which the kernel treats as hardware when a namespace ends.
 
-use super::{furnished, unchanged, whole};
+use super::{unchanged, whole_link, with_settings};
 use crate::fabric::{address, reaches, run, soon};
 use tests::{Node, json};
 
@@ -20,10 +20,10 @@ fn with_cards(test: impl FnOnce(&Node) + Send) {
 #[test]
 fn pods_with_whole_cards_reach_each_other_and_return_them_unchanged() {
     with_cards(|node| {
-        furnished(node, "eth1", 1500, || {
+        with_settings(node, "eth1", 1500, || {
             let confs = [
-                whole(node, "eth0"),
-                whole(node, "eth1").with("mac", json!("02:aa:00:00:00:01")),
+                whole_link(node, "eth0"),
+                whole_link(node, "eth1").with("mac", json!("02:aa:00:00:00:01")),
             ];
             let pods = [node.pod(), node.pod()];
             let target = address(&pods[0].attach(&confs[0], "net1"), false);
@@ -57,7 +57,7 @@ fn a_card_is_found_by_pci_address_and_by_hardware_address() {
         let address = node.link("eth1").address.to_string();
         for (key, value) in [("pciBusID", pci), ("deviceID", pci), ("hwaddr", address.as_str())] {
             unchanged(node, || {
-                let conf = whole(node, "").with(key, json!(value));
+                let conf = whole_link(node, "").with(key, json!(value));
                 let pod = node.pod();
                 let result = pod.attach(&conf, "net1");
                 assert_eq!(result["interfaces"][0]["pciID"], pci, "{key}");
@@ -70,8 +70,8 @@ fn a_card_is_found_by_pci_address_and_by_hardware_address() {
 #[test]
 fn del_and_gc_restore_a_dead_pods_card_although_its_name_was_taken() {
     with_cards(|node| {
-        furnished(node, "eth1", 1500, || {
-            let conf = whole(node, "eth1");
+        with_settings(node, "eth1", 1500, || {
+            let conf = whole_link(node, "eth1");
             for gc in [false, true] {
                 node.ip("link add net1 type dummy");
                 let pod = node.pod();

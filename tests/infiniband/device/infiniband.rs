@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! An `IPoIB` link of an HCA in a pod.
 
-use super::{devices, furnished, in_both_modes, unchanged, whole};
+use super::{devices, in_both_modes, unchanged, whole_link, with_settings};
 use crate::fabric::{address, network, plain, reaches, run_exclusive, soon};
 use crate::verbs::write_bandwidth;
 use tests::{Node, Pod, json};
@@ -9,8 +9,8 @@ use tests::{Node, Pod, json};
 #[test]
 fn pods_with_whole_hcas_reach_each_other_and_return_them_unchanged() {
     in_both_modes(|node| {
-        furnished(node, "ib1", 4092, || {
-            let confs = [whole(node, "ib0"), whole(node, "ib1")];
+        with_settings(node, "ib1", 4092, || {
+            let confs = [whole_link(node, "ib0"), whole_link(node, "ib1")];
             let pods = [node.pod(), node.pod()];
             let target = address(&pods[0].attach(&confs[0], "net1"), false);
             pods[1].attach(&confs[1], "net1");
@@ -37,7 +37,7 @@ fn pods_with_whole_hcas_reach_each_other_and_return_them_unchanged() {
 fn a_pod_sees_only_its_own_hca_and_writes_over_it_to_another_pod() {
     run_exclusive(|node| {
         unchanged(node, || {
-            let confs = [whole(node, "ib0"), whole(node, "ib1")];
+            let confs = [whole_link(node, "ib0"), whole_link(node, "ib1")];
             let pods = [node.pod(), node.pod()];
             let target = address(&pods[0].attach(&confs[0], "net1"), false);
             pods[1].attach(&confs[1], "net1");
@@ -68,8 +68,8 @@ fn dead<'n>(node: &'n Node, conf: &tests::Conf) -> Pod<'n> {
 #[test]
 fn del_restores_the_link_of_a_dead_pod() {
     in_both_modes(|node| {
-        furnished(node, "ib1", 4092, || {
-            let conf = whole(node, "ib1");
+        with_settings(node, "ib1", 4092, || {
+            let conf = whole_link(node, "ib1");
             dead(node, &conf).detach(&conf, "net1");
         });
     });
@@ -78,8 +78,8 @@ fn del_restores_the_link_of_a_dead_pod() {
 #[test]
 fn gc_restores_the_link_of_a_dead_pod() {
     in_both_modes(|node| {
-        furnished(node, "ib1", 4092, || {
-            let conf = whole(node, "ib1");
+        with_settings(node, "ib1", 4092, || {
+            let conf = whole_link(node, "ib1");
             dead(node, &conf);
             node.gc(&conf, &[]).done();
         });
@@ -89,8 +89,8 @@ fn gc_restores_the_link_of_a_dead_pod() {
 #[test]
 fn a_late_del_does_not_take_a_link_from_the_next_pod() {
     in_both_modes(|node| {
-        furnished(node, "ib1", 4092, || {
-            let conf = whole(node, "ib1");
+        with_settings(node, "ib1", 4092, || {
+            let conf = whole_link(node, "ib1");
             let late = dead(node, &conf);
             soon("the kernel has put the link back", || {
                 node.links()
@@ -111,8 +111,8 @@ fn a_late_del_does_not_take_a_link_from_the_next_pod() {
 #[test]
 fn an_add_for_another_link_changes_no_link_of_a_dead_pod() {
     in_both_modes(|node| {
-        furnished(node, "ib1", 4092, || {
-            let conf = whole(node, "ib1");
+        with_settings(node, "ib1", 4092, || {
+            let conf = whole_link(node, "ib1");
             let late = dead(node, &conf);
             let returned = || {
                 let links = node.links().into_iter();
@@ -141,7 +141,7 @@ fn an_add_for_another_link_changes_no_link_of_a_dead_pod() {
 fn two_links_that_the_kernel_swapped_get_their_names_back() {
     in_both_modes(|node| {
         unchanged(node, || {
-            let confs = [whole(node, "ib0"), whole(node, "ib1")];
+            let confs = [whole_link(node, "ib0"), whole_link(node, "ib1")];
             let pods = [node.pod(), node.pod()];
             for (pod, conf) in pods.iter().zip(&confs) {
                 pod.attach(conf, "net1");
@@ -170,7 +170,7 @@ fn connected_mode_survives(node: &Node) {
     std::fs::write("/sys/class/net/ib1/mode", "connected\n").unwrap();
     node.ip("link set ib1 mtu 8192");
     unchanged(node, || {
-        let conf = whole(node, "ib1");
+        let conf = whole_link(node, "ib1");
         let pod = node.pod();
         pod.attach(&conf, "net1");
         assert_eq!(pod.link("net1").mtu, 8192);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Links that the node or another pod needs. The plugin refuses them before it changes anything.
 
-use super::{in_both_modes, unchanged, whole};
+use super::{in_both_modes, unchanged, whole_link};
 use crate::fabric::{cable, network, soon};
 use common::netlink::OperState;
 use tests::{Node, json};
@@ -13,7 +13,7 @@ fn refused(node: &Node, before: &[&str], after: &[&str], words: &[&str]) {
         node.ip(words);
     }
     soon("ib1 has carrier", || node.link("ib1").carrier);
-    let conf = whole(node, "ib1").with("hostAddresses", json!("refuse"));
+    let conf = whole_link(node, "ib1").with("hostAddresses", json!("refuse"));
     unchanged(node, || {
         let pod = node.pod();
         pod.add(&conf, "net1").refused(7, words);
@@ -87,7 +87,7 @@ fn the_last_active_port_is_refused_unless_keep_last_is_false() {
             });
         }
         refused(node, &[], &[], &["last active", "InfiniBand"]);
-        let conf = whole(node, "ib1").with("keepLast", json!(false));
+        let conf = whole_link(node, "ib1").with("keepLast", json!(false));
         let pod = node.pod();
         pod.attach(&conf, "net1");
         pod.detach(&conf, "net1");
@@ -104,7 +104,7 @@ fn the_last_active_port_is_refused_unless_keep_last_is_false() {
 fn a_link_made_by_software_is_refused() {
     in_both_modes(|node| {
         node.ip("link add dum9 type dummy");
-        let conf = whole(node, "dum9");
+        let conf = whole_link(node, "dum9");
         let pod = node.pod();
         pod.add(&conf, "net1")
             .refused(7, &["dum9", "dummy", "dies with the pod"]);
@@ -115,7 +115,7 @@ fn a_link_made_by_software_is_refused() {
 #[test]
 fn a_link_of_another_pod_is_reported_as_missing_on_the_node() {
     in_both_modes(|node| {
-        let conf = whole(node, "ib1");
+        let conf = whole_link(node, "ib1");
         let pods = [node.pod(), node.pod()];
         pods[0].attach(&conf, "net1");
         pods[1].add(&conf, "net1").refused(7, &["ib1", "does not exist"]);

@@ -187,7 +187,7 @@ fn run_in_the_vm(server: &Server, folder: &Path) {
     );
     let ran = out.lines().filter(|line| line.ends_with("... ok")).count();
     assert!(ran >= 6, "only {ran} tests ran in the VM:\n{out}");
-    tests::tell(&format!("{ran} tests in the VM"));
+    tests::log_line(&format!("{ran} tests in the VM"));
 }
 
 /// The conditions of `node`, in order, until `stop`.
@@ -224,7 +224,7 @@ async fn history(
 }
 
 /// The conditions in the API server while `tests/infiniband/links.rs` pulled cables.
-async fn told_of_links(admin: &Client, history: &[(String, String, String)]) {
+async fn assert_link_conditions(admin: &Client, history: &[(String, String, String)]) {
     let turns: Vec<(&str, &str)> = history
         .iter()
         .map(|(status, reason, _)| (status.as_str(), reason.as_str()))
@@ -293,31 +293,31 @@ async fn on_infiniband_the_pod_and_node_status_report_attachments_and_links() {
     let history = tokio::spawn(history(admin.clone(), "node-1", stopped));
     tokio::task::block_in_place(|| run_in_the_vm(server, folder.path()));
     stop.send(()).unwrap();
-    told_of_links(&admin, &history.await.unwrap()).await;
+    assert_link_conditions(&admin, &history.await.unwrap()).await;
     let status = async |name: &str| objects::status(&admin, &pods[name]).await;
 
     let trainer = status("trainer-0").await;
-    let told = |index: usize, key: &str| trainer[index][key].clone();
+    let field = |index: usize, key: &str| trainer[index][key].clone();
     assert_eq!(
-        (told(1, "interface"), told(2, "interface")),
+        (field(1, "interface"), field(2, "interface")),
         (json!("ib0"), json!("ib1"))
     );
     // The tests in the VM run one by one, in the order of their names. 10.20.0.2 rests: the pod of an earlier test had it.
     assert_eq!(
-        (told(1, "ips"), told(2, "ips")),
+        (field(1, "ips"), field(2, "ips")),
         (json!(["10.20.0.3"]), json!(["10.21.0.2"]))
     );
     assert_eq!(
-        (told(1, "name"), told(1, "mtu")),
+        (field(1, "name"), field(1, "mtu")),
         (json!("ml/rail0"), json!(4092))
     );
-    let mac = told(1, "mac");
+    let mac = field(1, "mac");
     assert_eq!(mac.as_str().unwrap().split(':').count(), 20, "{mac}");
 
     let chosen = &status("chosen").await[1]["device-info"];
     assert_eq!(
         chosen["pci"]["rdma-device"], "mlx5_7",
-        "the word of the device plugin: {chosen}"
+        "the device plugin's file has priority: {chosen}"
     );
     let roce = &status("roce").await[1]["device-info"];
     assert_eq!(roce["pci"]["rdma-device"], "rxe0", "{roce}");

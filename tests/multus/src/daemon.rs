@@ -104,7 +104,7 @@ impl<'s, 'n> Daemon<'s, 'n> {
 impl Drop for Daemon<'_, '_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            tests::tell(&format!("the daemon of a test that failed said: {}", self.log()));
+            tests::log_line(&format!("log of the daemon of a failed test: {}", self.log()));
         }
         // The daemon may have ended by itself.
         let _ = self.child.kill();

@@ -16,7 +16,7 @@ fn a_pod_gets_every_network_of_its_annotation_under_the_requested_names() {
         let result = multus.add(&sandbox, &pod).result();
         assert_eq!(
             result["ips"][0]["address"], "10.244.0.2/24",
-            "the runtime is told of the cluster's own network"
+            "the result contains the cluster's own network"
         );
         assert_eq!(sandbox.link_names(), ["eth0", "net1", "ib1", "net3"]);
         assert_eq!(sandbox.global("net1"), ["10.30.0.2/24"]);

@@ -64,9 +64,9 @@ fn a_network_of_a_plugin_that_is_not_installed_is_refused() {
         let multus = setup.thin();
         let (sandbox, pod) = setup.pod("wrong", "rail0,misspelt");
         let before = setup.node.settled_snapshot(&[&sandbox]);
-        let said = ["failed to find plugin", "cni-ipiob"];
-        multus.add(&sandbox, &pod).refused(999, &said);
-        multus.call("DEL", &sandbox, &pod).run().refused(999, &said);
+        let pieces = ["failed to find plugin", "cni-ipiob"];
+        multus.add(&sandbox, &pod).refused(999, &pieces);
+        multus.call("DEL", &sandbox, &pod).run().refused(999, &pieces);
         setup.node.assert_as_before(&before, &[&sandbox], "after DEL");
         setup.delete(&pod);
         multus.del(&sandbox, &pod);

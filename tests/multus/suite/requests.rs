@@ -40,8 +40,8 @@ fn a_requested_address_in_use_is_refused_with_the_name_of_its_owner() {
         let (second, pod) = setup.pod("second", &wanted);
         let before = setup.node.settled_snapshot(&[&second]);
         // Multus returns its own code for every error of a delegate.
-        let said = ["10.30.0.77", "in use", &first.id];
-        multus.add(&second, &pod).refused(999, &said);
+        let pieces = ["10.30.0.77", "in use", &first.id];
+        multus.add(&second, &pod).refused(999, &pieces);
         multus.del(&second, &pod);
         setup
             .node

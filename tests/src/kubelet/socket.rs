@@ -21,7 +21,7 @@ const SOCKET: &str = "/var/lib/kubelet/pod-resources/kubelet.sock";
 /// A kubelet that serves its socket until the value is dropped.
 pub struct Kubelet {
     child: Child,
-    told: NamedTempFile,
+    calls: NamedTempFile,
 }
 
 impl Kubelet {
@@ -30,18 +30,18 @@ impl Kubelet {
         fs::create_dir_all(Path::new(SOCKET).parent().unwrap()).unwrap();
         // The socket of a killed kubelet may remain.
         let _ = fs::remove_file(SOCKET);
-        let told = NamedTempFile::new().unwrap();
+        let calls = NamedTempFile::new().unwrap();
         let mut child = Command::new(programs::multus().join("podresources"))
             .arg(SOCKET)
             .stdin(Stdio::piped())
-            .stdout(told.reopen().unwrap())
+            .stdout(calls.reopen().unwrap())
             .spawn()
             .unwrap();
         let list = json!({ "podResources": pods(allocations) });
         let mut stdin = child.stdin.take().unwrap();
         stdin.write_all(list.to_string().as_bytes()).unwrap();
         drop(stdin);
-        let mut kubelet = Self { child, told };
+        let mut kubelet = Self { child, calls };
         kubelet.wait_until_ready();
         kubelet
     }
@@ -58,8 +58,8 @@ impl Kubelet {
 
     /// The number of requests for the list.
     pub fn asked(&self) -> usize {
-        let told = fs::read_to_string(self.told.path()).unwrap();
-        let lists = told
+        let calls = fs::read_to_string(self.calls.path()).unwrap();
+        let lists = calls
             .lines()
             .filter(|line| line.ends_with("PodResourcesLister/List"));
         lists.count()

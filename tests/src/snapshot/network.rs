@@ -158,7 +158,7 @@ fn list(request: &Message) -> Vec<Message> {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "what judges the plugins' reading of the kernel does not read by their code"
+    reason = "the snapshot must not share the parser of the plugins"
 )]
 fn read(request: &Message) -> Option<Vec<Message>> {
     let mut socket = netlink_sys::Socket::new(netlink_sys::protocols::NETLINK_ROUTE).unwrap();

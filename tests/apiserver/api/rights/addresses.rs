@@ -13,8 +13,11 @@ async fn an_agent_can_write_only_the_addresses_of_its_own_node() {
     let (mine, other) = (Agent::of("addresses-1").await, Agent::of("addresses-2").await);
     let name = "addresses-0a000005";
     let wanted: IpAddress = serde_json::from_value(address(name, "10.0.0.5", "addresses-1")).unwrap();
-    let said = refusal(other.addresses().create(&PostParams::default(), &wanted).await).message;
-    assert!(said.contains("may take addresses for that node alone"), "{said}");
+    let message = refusal(other.addresses().create(&PostParams::default(), &wanted).await).message;
+    assert!(
+        message.contains("may take addresses for that node alone"),
+        "{message}"
+    );
     let had = mine
         .addresses()
         .create(&PostParams::default(), &wanted)
@@ -92,13 +95,16 @@ async fn an_agent_can_change_only_its_own_request_in_a_pool() {
         let patch = Patch::Merge(json!({ "status": change }));
         pools.patch_status("written", &parameters, &patch).await
     };
-    let said = refusal(status(json!({ "observedGeneration": 1 })).await).message;
-    assert!(said.contains("an agent may change requests alone"), "{said}");
-    let request = json!({ "v4": "2026-01-01T00:00:00Z" });
-    let said = refusal(status(json!({ "requests": { "another": request } })).await).message;
+    let message = refusal(status(json!({ "observedGeneration": 1 })).await).message;
     assert!(
-        said.contains("of node pools may change that of its node alone"),
-        "{said}"
+        message.contains("an agent may change requests alone"),
+        "{message}"
+    );
+    let request = json!({ "v4": "2026-01-01T00:00:00Z" });
+    let message = refusal(status(json!({ "requests": { "another": request } })).await).message;
+    assert!(
+        message.contains("of node pools may change that of its node alone"),
+        "{message}"
     );
     status(json!({ "requests": { "pools": request } })).await.unwrap();
     refusal(pools.delete("written", &DeleteParams::default()).await);

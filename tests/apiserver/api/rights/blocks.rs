@@ -48,20 +48,20 @@ async fn an_agent_cannot_change_or_delete_a_block_of_another_node() {
     );
     refusal(other.swap(name, &[other.owner(), state("Orphaned")]).await);
     refusal(other.swap(name, &[state("Shared")]).await);
-    let said = refusal(other.blocks().delete(name, &DeleteParams::default()).await).message;
+    let message = refusal(other.blocks().delete(name, &DeleteParams::default()).await).message;
     assert!(
-        said.contains("block of node touch-1: the agent of node touch-2 may not delete it"),
-        "{said}"
+        message.contains("block of node touch-1: the agent of node touch-2 may not delete it"),
+        "{message}"
     );
     let patch = Patch::Merge(json!({ "status": { "used": 1, "free": 0 } }));
-    let said = refusal(
+    let message = refusal(
         other
             .blocks()
             .patch_status(name, &PatchParams::default(), &patch)
             .await,
     )
     .message;
-    assert!(said.contains("status of a block of node touch-1"), "{said}");
+    assert!(message.contains("status of a block of node touch-1"), "{message}");
     mine.blocks()
         .patch_status(name, &PatchParams::default(), &patch)
         .await

@@ -93,9 +93,12 @@ async fn an_agent_can_write_the_links_ready_condition_of_its_own_node() {
         assert!(now.last_transition_time.is_some() && (turned || now.last_transition_time == before));
         tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
     }
-    let told = cluster.registration("links-1").await.unwrap().unwrap();
-    assert_eq!(told.conditions["rdmanet.io/LinksReady"], says("False"));
-    assert!(!told.lost && told.conditions.len() == 3);
+    let registration_of_node = cluster.registration("links-1").await.unwrap().unwrap();
+    assert_eq!(
+        registration_of_node.conditions["rdmanet.io/LinksReady"],
+        says("False")
+    );
+    assert!(!registration_of_node.lost && registration_of_node.conditions.len() == 3);
     cluster
         .patch_node_condition("links-1", "rdmanet.io/LinksReady", None, true)
         .await
@@ -110,10 +113,10 @@ async fn an_agent_can_change_only_the_links_ready_condition_of_its_node() {
     let mine = agent_of_a_node_that_runs("status-1").await;
     let other = Agent::of("status-2").await;
     let ready = json!({ "status": { "conditions": [links_ready("True")] } });
-    let said = refusal(patched(&other, "status-1", &ready).await).message;
+    let message = refusal(patched(&other, "status-1", &ready).await).message;
     assert!(
-        said.contains("Node status-1 is not the one of this agent"),
-        "{said}"
+        message.contains("Node status-1 is not the one of this agent"),
+        "{message}"
     );
     let conditions = |conditions: Value| json!({ "status": { "conditions": conditions } });
     let alone = "rdmanet.io/LinksReady alone";
@@ -146,8 +149,8 @@ async fn an_agent_can_change_only_the_links_ready_condition_of_its_node() {
         ),
     ];
     for (patch, sentence) in refused {
-        let said = refusal(patched(&mine, "status-1", &patch).await).message;
-        assert!(said.contains(sentence), "{patch}: {said}");
+        let message = refusal(patched(&mine, "status-1", &patch).await).message;
+        assert!(message.contains(sentence), "{patch}: {message}");
     }
     // The API server drops fields outside the status, and the condition is unchanged.
     let tainted =

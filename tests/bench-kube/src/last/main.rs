@@ -79,7 +79,7 @@ async fn main() {
     pods.assert_all_given(SIZE);
     println!("{}\n", describe_with_load());
     println!("{}", report::bands(&bands));
-    let told = until_exhausted(&admin).await;
+    let exhausted = until_exhausted(&admin).await;
     let start = gauges.start().await;
     let refused = pods.refuse();
     let phase = gauges.stop("one more on each node", start).await;
@@ -90,7 +90,7 @@ async fn main() {
     println!(
         "{}",
         report::ends(&Ends {
-            told,
+            exhausted,
             refused,
             requests: phase.total(),
             released,
@@ -120,7 +120,7 @@ async fn until_exhausted(admin: &Client) -> Duration {
         }
         assert!(
             begun.elapsed() < PATIENCE,
-            "the pool does not say that it is exhausted"
+            "the status of the pool is not exhausted"
         );
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
@@ -136,7 +136,7 @@ async fn until_apart(admin: &Client, begun: Instant) -> Duration {
         }
         assert!(
             begun.elapsed() < PATIENCE,
-            "{objects} addresses are objects still"
+            "{objects} addresses still have objects"
         );
         tokio::time::sleep(Duration::from_millis(500)).await;
     }

@@ -74,7 +74,7 @@ impl<'n> Pods<'n> {
                 let address = answer.address();
                 assert!(
                     self.given.lock().unwrap().insert(address.clone()),
-                    "{address} is given twice"
+                    "{address} is allocated twice"
                 );
                 return Started {
                     time: begun.elapsed(),

@@ -21,7 +21,7 @@ pub(crate) struct Band {
 /// The behaviour of an exhausted pool.
 pub(crate) struct Ends {
     /// The time from the last address until the status is exhausted.
-    pub(crate) told: Duration,
+    pub(crate) exhausted: Duration,
     pub(crate) refused: Vec<Duration>,
     /// The number of requests during the refusals, including all other requests of the agents.
     pub(crate) requests: usize,
@@ -75,7 +75,7 @@ pub(crate) fn ends(ends: &Ends) -> String {
         "The pool said that it was exhausted {:.1} s after the last address was given. One more ADD on each of {} nodes was refused with \
          code 110 after {} ms in the median, {} ms at most, for {} requests. {} DELs took {} ms in the median, {} ms at most; no \
          block was shared any more {:.1} s after the first of them.\n",
-        ends.told.as_secs_f64(),
+        ends.exhausted.as_secs_f64(),
         ends.refused.len(),
         millis(quantile(&ends.refused, 50)),
         millis(quantile(&ends.refused, 100)),

@@ -134,7 +134,10 @@ impl Fleet<'_> {
             if sum == used {
                 break;
             }
-            assert!(begun.elapsed() < PATIENCE, "{sum} of {used} addresses are told");
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "{sum} of {used} addresses are reported"
+            );
             tokio::time::sleep(Duration::from_secs(2)).await;
         }
         [added, gauges.stop("… and told in every block", start_told).await]

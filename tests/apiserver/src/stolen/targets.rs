@@ -42,15 +42,15 @@ pub(super) async fn snapshot(admin: &Client, targets: &[Target]) -> BTreeMap<Str
 }
 
 async fn make(admin: &Client, folder: &str, object: &Value) -> Value {
-    let (status, said) = send(admin, Method::POST, folder, "application/json", object).await;
-    assert!(status.is_success(), "POST {folder} {object}: {said}");
-    serde_json::from_str(&said).unwrap()
+    let (status, text) = send(admin, Method::POST, folder, "application/json", object).await;
+    assert!(status.is_success(), "POST {folder} {object}: {text}");
+    serde_json::from_str(&text).unwrap()
 }
 
-async fn tell(admin: &Client, path: &str, status: &Value) {
+async fn write_status(admin: &Client, path: &str, status: &Value) {
     let change = json!({ "status": status });
     let path = format!("{path}/status");
-    let (done, said) = send(
+    let (done, text) = send(
         admin,
         Method::PATCH,
         &path,
@@ -58,7 +58,7 @@ async fn tell(admin: &Client, path: &str, status: &Value) {
         &change,
     )
     .await;
-    assert!(done.is_success(), "PATCH {path} {change}: {said}");
+    assert!(done.is_success(), "PATCH {path} {change}: {text}");
 }
 
 fn block(third: u8, owner: &Value, state: &str) -> Value {
@@ -93,12 +93,12 @@ fn holder(pod: &str) -> Value {
 
 /// Changes of metadata that could delete an object or hide it.
 fn of_metadata() -> Vec<Value> {
-    let nobody = json!([{ "apiVersion": "v1", "kind": "Node", "name": "nobody", "uid": "00000000-0000-0000-0000-000000000000" }]);
+    let gone_node = json!([{ "apiVersion": "v1", "kind": "Node", "name": "nobody", "uid": "00000000-0000-0000-0000-000000000000" }]);
     vec![
         json!({ "metadata": { "labels": { "stolen": "yes" } } }),
         json!({ "metadata": { "finalizers": ["example.com/stays"] } }),
         json!({ "metadata": { "finalizers": null } }),
-        json!({ "metadata": { "ownerReferences": nobody } }),
+        json!({ "metadata": { "ownerReferences": gone_node } }),
     ]
 }
 
@@ -170,7 +170,7 @@ fn of_node() -> Vec<Value> {
 }
 
 /// Creates the objects that the thief attacks.
-pub(super) async fn spread(admin: &Client, thief: &Identity, namespace: &str) -> Vec<Target> {
+pub(super) async fn create(admin: &Client, thief: &Identity, namespace: &str) -> Vec<Target> {
     let victim = Identity::within(admin, VICTIM, namespace).await;
     let [thief, victim] = [&thief.node, &victim.node].map(|node| serde_json::to_value(node).unwrap());
     let mut all = Vec::new();
@@ -181,13 +181,13 @@ pub(super) async fn spread(admin: &Client, thief: &Identity, namespace: &str) ->
     });
     make(admin, &format!("{GROUP}/ippools"), &pool).await;
     let path = format!("{GROUP}/ippools/loot");
-    let told = json!({
+    let status = json!({
         "observedGeneration": 1, "accepted": { "ranges": [{ "subnet": "10.77.0.0/16" }], "namespaceSelector": { "matchLabels": { "a": "b" } } },
         "counters": { "size": 9, "used": 1, "free": 8, "blocks": 1 },
         "conditions": [{ "type": "Ready", "status": "True", "reason": "Accepted", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z" }],
         "requests": { VICTIM: { "v4": "2026-01-01T00:00:00Z" } },
     });
-    tell(admin, &path, &told).await;
+    write_status(admin, &path, &status).await;
     all.push(Target {
         path,
         changes: of_pool(),
@@ -210,7 +210,7 @@ async fn blocks_and_addresses(admin: &Client, [thief, victim]: [&Value; 2], all:
             "{GROUP}/ipblocks/{}",
             object["metadata"]["name"].as_str().unwrap()
         );
-        tell(admin, &path, &json!({ "used": 7, "free": 50 })).await;
+        write_status(admin, &path, &json!({ "used": 7, "free": 50 })).await;
         all.push(Target {
             path,
             changes: of_block(thief),
@@ -285,28 +285,28 @@ async fn others(admin: &Client, namespace: &str, all: &mut Vec<Target>) {
 }
 
 /// The normal requests of an agent. They must succeed; otherwise a rejection of the others proves nothing.
-pub(super) async fn own_work(client: &Client, thief: &Identity) {
+pub(super) async fn normal_requests(client: &Client, thief: &Identity) {
     let own = serde_json::to_value(&thief.node).unwrap();
     let mut mine = block(99, &own, "Active");
     mine["spec"]["epoch"] = json!(1);
     let made = make(client, &format!("{GROUP}/ipblocks"), &mine).await;
     let path = format!("{GROUP}/ipblocks/{}", made["metadata"]["name"].as_str().unwrap());
-    tell(client, &path, &json!({ "used": 0, "free": 64 })).await;
-    let (status, said) = send(client, Method::DELETE, &path, "application/json", &json!({})).await;
-    assert!(status.is_success(), "{said}");
+    write_status(client, &path, &json!({ "used": 0, "free": 64 })).await;
+    let (status, text) = send(client, Method::DELETE, &path, "application/json", &json!({})).await;
+    assert!(status.is_success(), "{text}");
     let address = address(99, &own, "Bound", None);
     let made = make(client, &format!("{GROUP}/ipaddresses"), &address).await;
     let path = format!(
         "{GROUP}/ipaddresses/{}",
         made["metadata"]["name"].as_str().unwrap()
     );
-    let (status, said) = send(client, Method::DELETE, &path, "application/json", &json!({})).await;
-    assert!(status.is_success(), "{said}");
-    let wish =
+    let (status, text) = send(client, Method::DELETE, &path, "application/json", &json!({})).await;
+    assert!(status.is_success(), "{text}");
+    let request =
         json!({ "requests": { THIEF: { "v4": "2026-01-01T00:00:00Z", "addresses": ["default-0a4dc801"] } } });
-    tell(client, &format!("{GROUP}/ippools/loot"), &wish).await;
+    write_status(client, &format!("{GROUP}/ippools/loot"), &request).await;
     let none = json!({ "requests": { THIEF: null } });
-    tell(client, &format!("{GROUP}/ippools/loot"), &none).await;
+    write_status(client, &format!("{GROUP}/ippools/loot"), &none).await;
 }
 
 /// Objects that the thief must not create.

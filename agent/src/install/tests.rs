@@ -87,7 +87,7 @@ impl Node {
     }
 
     fn install(&self, version: &str) -> Result<String, Error> {
-        told(|out| install(&self.wanted(version), out))
+        output_of(|out| install(&self.wanted(version), out))
     }
 
     fn removal(&self) -> Uninstall {
@@ -104,7 +104,7 @@ impl Node {
     }
 
     fn uninstall(&self) -> Result<String, Error> {
-        told(|out| uninstall(&self.removal(), out))
+        output_of(|out| uninstall(&self.removal(), out))
     }
 }
 
@@ -115,15 +115,15 @@ fn program(name: &str, version: &str) -> String {
     )
 }
 
-fn told(work: impl FnOnce(&mut dyn Write) -> Result<(), Error>) -> Result<String, Error> {
+fn output_of(work: impl FnOnce(&mut dyn Write) -> Result<(), Error>) -> Result<String, Error> {
     let mut out = Vec::new();
     work(&mut out)?;
     Ok(String::from_utf8(out).unwrap())
 }
 
 #[track_caller]
-fn assert_says(said: &str, part: &str) {
-    assert!(said.contains(part), "{part:?} is not in: {said}");
+fn assert_says(text: &str, part: &str) {
+    assert!(text.contains(part), "{part:?} is not in: {text}");
 }
 
 #[track_caller]

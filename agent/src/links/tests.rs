@@ -71,12 +71,12 @@ fn ports_and_bonds_are_watched_and_links_of_pods_are_not() {
 
 #[test]
 fn the_active_port_of_a_bond_is_read() {
-    let mut told = message("ibbond0", LinkLayerType::Infiniband, None, true);
-    told.attributes.push(LinkAttribute::LinkInfo(vec![
+    let mut bond_message = message("ibbond0", LinkLayerType::Infiniband, None, true);
+    bond_message.attributes.push(LinkAttribute::LinkInfo(vec![
         LinkInfo::Kind(InfoKind::Bond),
         LinkInfo::Data(InfoData::Bond(vec![InfoBond::ActivePort(5)])),
     ]));
-    assert_eq!(read(&told, &Scope::Rdma), Some(bond(Some(5))));
+    assert_eq!(read(&bond_message, &Scope::Rdma), Some(bond(Some(5))));
 }
 
 #[test]
@@ -131,9 +131,9 @@ fn a_repeated_link_state_is_no_change() {
 fn a_link_set_down_by_an_administrator_causes_no_event() {
     let infiniband = LinkLayerType::Infiniband;
     let up = read(&message("ib0", infiniband, None, true), &Scope::Rdma).unwrap();
-    let mut told = message("ib0", infiniband, None, false);
-    told.header.flags = LinkFlags::empty();
-    let down = read(&told, &Scope::Rdma).unwrap();
+    let mut port_message = message("ib0", infiniband, None, false);
+    port_message.header.flags = LinkFlags::empty();
+    let down = read(&port_message, &Scope::Rdma).unwrap();
     assert_eq!(notes(&up, &down), []);
 }
 

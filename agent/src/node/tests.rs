@@ -119,7 +119,7 @@ async fn a_disk_error_at_any_step_leaves_the_old_or_the_new_pool_file() {
             .unwrap();
         assert!(there == before || there == after, "after step {step}: {there:?}");
         match written {
-            Ok(_) => assert_eq!(there, after, "said to be written at step {step}"),
+            Ok(_) => assert_eq!(there, after, "reported as written at step {step}"),
             Err(error) => {
                 failures += 1;
                 assert!(!error.msg.is_empty());

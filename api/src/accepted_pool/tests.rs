@@ -107,11 +107,7 @@ fn two_accepted_specs_never_have_the_same_generation() {
         7,
         "the refused spec, once it is accepted"
     );
-    assert_eq!(
-        status.number_of(&first, 7),
-        6,
-        "the spec that is in force already"
-    );
+    assert_eq!(status.number_of(&first, 7), 6, "the spec is already in force");
     status.accepted_generation = Some(5);
     assert_eq!(status.number_of(&other, 6), 6);
     assert_eq!(status.number_of(&first, 7), 5);

@@ -50,7 +50,7 @@ fn an_overlapping_pool_with_another_block_size_is_not_listed() {
     assert_eq!(
         check(&space(&[&one]), &entry(&accepted_pool("two", &each).unwrap())),
         conflict,
-        "a pool without blocks is one of blocks of one address"
+        "a pool without a block size has blocks of one address"
     );
 }
 
@@ -94,7 +94,7 @@ fn a_claim_counts_only_if_it_matches_the_listed_pool() {
     };
     assert!(
         !admitted(&listed(|pool| pool.uid = "another".to_owned())),
-        "made anew under its name"
+        "created again under its name"
     );
     assert!(
         !admitted(&listed(|pool| pool.generation += 1)),

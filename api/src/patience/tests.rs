@@ -42,7 +42,11 @@ async fn all_api_requests_for_one_plugin_request_share_one_deadline() {
     })
     .await;
     assert_eq!(second, Err(Impatience::Unasked));
-    assert_eq!(asked.into_inner(), 1, "what has no time left is not even sent");
+    assert_eq!(
+        asked.into_inner(),
+        1,
+        "a request without remaining time is not sent"
+    );
 }
 
 #[tokio::test]
@@ -63,15 +67,15 @@ async fn background_work_has_one_grace_period_once_a_plugin_waits() {
     let begun = Instant::now();
     let work = hurry.concerning(async { (limited(pending::<()>()).await, limited(later()).await) });
     let end = || *hurry.0.borrow();
-    let tell = async {
+    let signal = async {
         sleep(MOMENT).await;
         hurry.tell();
         let first = end();
         sleep(MOMENT).await;
         hurry.tell();
-        assert_eq!(end(), first, "the second question does not lengthen it");
+        assert_eq!(end(), first, "the second request does not extend it");
     };
-    let ((first, second), ()) = tokio::join!(work, tell);
+    let ((first, second), ()) = tokio::join!(work, signal);
     assert!(matches!(first, Err(Impatience::GivenUp(_))), "{first:?}");
     assert_eq!(second, Err(Impatience::Unasked));
     assert!(hurry.is_told());

@@ -4,7 +4,7 @@
 use super::*;
 
 /// Both quarantines, as in the options of a command.
-fn told(unused: &str, in_use: &str) -> Quarantines {
+fn quarantines(unused: &str, in_use: &str) -> Quarantines {
     Quarantines {
         unused: humantime::parse_duration(unused).unwrap(),
         in_use: in_use.parse().unwrap(),
@@ -15,14 +15,14 @@ fn told(unused: &str, in_use: &str) -> Quarantines {
 #[test]
 fn a_quarantine_below_two_minutes_is_refused_with_the_remedy() {
     for short in ["0s", "1s", "1m", "119s"] {
-        let why = told(short, "never").require().unwrap_err();
+        let why = quarantines(short, "never").require().unwrap_err();
         assert!(
             why.starts_with("--quarantine ") && why.ends_with("set 2m or more"),
             "{why}"
         );
     }
     for long in ["2m", "10m", "1h"] {
-        assert_eq!(told(long, "never").require(), Ok(()));
+        assert_eq!(quarantines(long, "never").require(), Ok(()));
     }
 }
 
@@ -32,7 +32,7 @@ fn a_test_may_shorten_the_quarantine_but_not_to_zero() {
         let short_for_tests = true;
         Quarantines {
             short_for_tests,
-            ..told(time, "never")
+            ..quarantines(time, "never")
         }
         .require()
     };
@@ -42,25 +42,25 @@ fn a_test_may_shorten_the_quarantine_but_not_to_zero() {
 
 #[test]
 fn a_shorter_quarantine_for_blocks_in_use_is_rejected() {
-    let why = told("10m", "5m").require().unwrap_err();
+    let why = quarantines("10m", "5m").require().unwrap_err();
     assert!(why.contains("--quarantine-in-use 5m is too short"), "{why}");
-    assert_eq!(told("10m", "24h").require(), Ok(()));
+    assert_eq!(quarantines("10m", "24h").require(), Ok(()));
     assert!("often".parse::<AfterUse>().unwrap_err().contains("`never`"));
 }
 
 #[test]
 fn the_longer_of_two_quarantines_counts() {
     let minutes = |n: u64| Duration::from_secs(60 * n);
-    let told_both = told("5m", "8m");
+    let both = quarantines("5m", "8m");
     for (claimed, unused, in_use) in [
         (None, 5, 8),
         (Some(60), 5, 8),
         (Some(600), 10, 10),
         (Some(-1), 5, 8),
     ] {
-        let quarantine = told_both.of(claimed);
+        let quarantine = both.of(claimed);
         assert_eq!(quarantine.unused, minutes(unused), "{claimed:?}");
         assert_eq!(quarantine.in_use, Some(minutes(in_use)), "{claimed:?}");
     }
-    assert_eq!(told("10m", "never").of(None).in_use, None);
+    assert_eq!(quarantines("10m", "never").of(None).in_use, None);
 }

@@ -71,7 +71,11 @@ fn the_network_selects_the_pool_of_an_address_in_two_address_spaces() {
         Some("rail0"),
         "by the node's block"
     );
-    assert_eq!(pool(&cluster, "10.1.0.99", "a"), None, "nobody can tell");
+    assert_eq!(
+        pool(&cluster, "10.1.0.99", "a"),
+        None,
+        "the address is outside the node's blocks"
+    );
     cluster.networks.insert("ml/rail0".into(), vec!["other".into()]);
     assert_eq!(pool(&cluster, "10.1.0.18", "a").as_deref(), Some("other"));
 }
@@ -96,7 +100,7 @@ fn an_unallocated_address_is_explained() {
             "free in pool rail0: no node has claimed a block with it",
         ),
     ] {
-        let told = describe_unallocated(&cluster, ip(address));
-        assert!(told.contains(sentence), "{told}");
+        let text = describe_unallocated(&cluster, ip(address));
+        assert!(text.contains(sentence), "{text}");
     }
 }

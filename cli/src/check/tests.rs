@@ -191,7 +191,7 @@ fn a_link_condition_that_no_agent_updates_is_reported() {
     assert_eq!(
         reported(&cluster),
         [],
-        "without any agent nothing is known of agents"
+        "without agents there is no information about agents"
     );
     cluster.agents = ["a".to_owned()].into();
     assert_eq!(

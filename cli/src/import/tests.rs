@@ -91,7 +91,7 @@ fn a_range_of_whereabouts_keeps_its_bounds() {
         assert_eq!(
             range.gateway.as_deref(),
             Some("none"),
-            "whereabouts keeps no gateway back unless told"
+            "whereabouts reserves no gateway by default"
         );
     }
 }

@@ -28,7 +28,7 @@ fn each_segment_of_the_map_matches_the_pool_and_its_blocks() {
     let map = map();
     let range = &map.ranges[0];
     let first = range.whole().first;
-    let told: Vec<(u128, &Part)> = range
+    let parts: Vec<(u128, &Part)> = range
         .segments
         .iter()
         .map(|one| (one.at.first - first, &one.part))
@@ -39,7 +39,7 @@ fn each_segment_of_the_map_matches_the_pool_and_its_blocks() {
     };
     let (a, b) = (block("a"), block("b"));
     assert_eq!(
-        told,
+        parts,
         [
             // The network address and the gateway. Without an entry, the gateway is the first address.
             (0, &Part::Never),
@@ -143,15 +143,15 @@ fn example() -> Map {
 
 #[test]
 fn the_example_map_draws_the_used_addresses_of_each_node() {
-    let (map, mut told) = (example(), BTreeMap::<&str, i64>::new());
+    let (map, mut used_of) = (example(), BTreeMap::<&str, i64>::new());
     for (_, node, used) in EXAMPLE {
-        *told.entry(node).or_default() += i64::from(used);
+        *used_of.entry(node).or_default() += i64::from(used);
     }
-    assert!(told.iter().all(|(node, used)| map.nodes[*node].1 == *used));
+    assert!(used_of.iter().all(|(node, used)| map.nodes[*node].1 == *used));
     let drawn = svg::render(&map).matches(r#"class="held""#).count();
     assert_eq!(
         drawn,
-        usize::try_from(told.values().sum::<i64>()).unwrap() + 1,
+        usize::try_from(used_of.values().sum::<i64>()).unwrap() + 1,
         "and the legend"
     );
 }

@@ -95,7 +95,7 @@ fn the_report_of_the_a100_node_names_the_only_usable_infiniband_port() {
     assert_eq!(
         answer.outcome,
         Outcome::Fine,
-        "a port without cable is no fault of the node"
+        "a port without a cable is not an error of the node"
     );
 }
 
@@ -124,7 +124,7 @@ fn the_gids_are_listed_in_the_format_of_show_gids() {
     );
     assert!(
         !answer.text.contains("fe80:0000:0000:0000:b859"),
-        "InfiniBand's only on request"
+        "InfiniBand children only on request"
     );
     assert_eq!(answer.json["ports"][2]["gids"][3]["ipv4"], json!("10.20.0.21"));
     assert_eq!(answer.json["ports"][2]["gids"][2]["version"], json!("v1"));

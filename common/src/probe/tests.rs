@@ -43,7 +43,7 @@ fn bytes(hex: &str) -> Vec<u8> {
 #[test]
 fn an_arp_probe_has_no_sender_address() {
     let [question] = &questions(&ethernet("02:00:00:00:0a:0b"), &[ip("10.1.0.2")])[..] else {
-        panic!("one question for one address");
+        panic!("one request for one address");
     };
     let expected = "0001 0800 06 04 0001  0200 0000 0a0b 0000 0000  0000 0000 0000 0a01 0002";
     assert_eq!(question.bytes, bytes(expected));
@@ -54,7 +54,7 @@ fn an_arp_probe_has_no_sender_address() {
 #[test]
 fn a_solicitation_goes_to_the_solicited_node_group_of_the_partition() {
     let [question] = &questions(&infiniband(OWN), &[ip("fd00:1::12:3456")])[..] else {
-        panic!("one question for one address");
+        panic!("one request for one address");
     };
     let header = "6000 0000 0018 3a ff 0000 0000 0000 0000 0000 0000 0000 0000 ff02 0000 0000 0000 0000 0001 ff12 3456";
     let body = "87 00 14d6 0000 0000 fd00 0001 0000 0000 0000 0000 0012 3456";

@@ -39,7 +39,7 @@ fn agent(dir: &TempDir, script: impl FnOnce(UnixStream) + Send + 'static) -> Joi
 }
 
 /// Reads the request. If the agent closed the connection earlier, the client could fail to send it.
-fn hear(stream: &UnixStream) {
+fn read_request(stream: &UnixStream) {
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line).unwrap();
 }
@@ -54,15 +54,15 @@ fn a_request_is_one_line_and_so_is_its_answer() {
     let served = agent(&dir, |mut stream| {
         let mut line = String::new();
         BufReader::new(&stream).read_line(&mut line).unwrap();
-        let want = json!({
+        let expected = json!({
             "verb": "claim", "pool": "rail0", "families": [4],
             "attachment": {"containerID": "a", "ifname": "eth0", "network": "net"},
         });
-        let mut said: Value = serde_json::from_str(&line).unwrap();
-        let within = said["withinMs"].take().as_u64().unwrap();
+        let mut request: Value = serde_json::from_str(&line).unwrap();
+        let within = request["withinMs"].take().as_u64().unwrap();
         assert!((1..=300).contains(&within), "{within}");
-        said.as_object_mut().unwrap().remove("withinMs");
-        assert_eq!(said, want);
+        request.as_object_mut().unwrap().remove("withinMs");
+        assert_eq!(request, expected);
         // The response arrives in pieces, as in a stream.
         for piece in [
             "{\"answer\":\"addres",
@@ -73,10 +73,10 @@ fn a_request_is_one_line_and_so_is_its_answer() {
             std::thread::sleep(Duration::from_millis(5));
         }
     });
-    let want = Reply::Addresses {
+    let expected = Reply::Addresses {
         addresses: vec!["10.0.0.7".parse().unwrap()],
     };
-    assert_eq!(ask(&client(&dir)).unwrap(), want);
+    assert_eq!(ask(&client(&dir)).unwrap(), expected);
     served.join().unwrap();
 }
 
@@ -86,7 +86,7 @@ fn the_agents_refusal_is_the_error_of_the_call() {
     let refusal = Error::new(Code(110), "pool rail0 is exhausted").with_details("1022 of 1022");
     let answer = serde_json::to_string(&Reply::refused(refusal.clone())).unwrap();
     let served = agent(&dir, move |mut stream| {
-        hear(&stream);
+        read_request(&stream);
         writeln!(stream, "{answer}").unwrap();
     });
     assert_eq!(ask(&client(&dir)).unwrap_err(), refusal);
@@ -138,7 +138,7 @@ fn an_agent_that_closes_the_connection_is_reported() {
 #[test]
 fn an_invalid_answer_is_quoted_in_the_error() {
     assert_unanswered("it answered \"<html>\", which is no answer", |mut stream| {
-        hear(&stream);
+        read_request(&stream);
         stream.write_all(b"<html>\n").unwrap();
     });
 }

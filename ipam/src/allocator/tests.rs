@@ -27,7 +27,7 @@ impl Memory {
     fn take(&self, allocation: &Allocation) {
         assert!(
             self.taken.borrow_mut().insert(allocation.ip),
-            "{} was given twice",
+            "{} was allocated twice",
             allocation.ip
         );
         self.cursors
@@ -246,10 +246,10 @@ fn requested_addresses_are_allocated_or_refused_with_the_reason() {
             "prefix length 16, but its subnet is 10.0.0.0/24",
         ),
     ];
-    for (requests, code, want) in cases {
+    for (requests, code, expected) in cases {
         let (got, msg) = refused(&sets, requests, &memory);
         assert_eq!(got, code, "{msg}");
-        assert!(msg.contains(want), "{msg:?} lacks {want:?}");
+        assert!(msg.contains(expected), "{msg:?} lacks {expected:?}");
     }
 }
 
@@ -279,8 +279,8 @@ fn a_full_range_costs_few_reads_of_the_store() {
             .taken
             .borrow_mut()
             .extend((1..=live).map(|n| IpAddr::V4((0x0a00_0000 + n).into())));
-        let want = Ipv4(0x0a00_0001 + live).to_string();
-        assert_eq!(given(&sets, &[], &memory).unwrap(), [want]);
+        let expected = Ipv4(0x0a00_0001 + live).to_string();
+        assert_eq!(given(&sets, &[], &memory).unwrap(), [expected]);
         assert!(
             u128::from(memory.questions.get()) <= PROBES,
             "{} questions for {live}",
@@ -326,14 +326,14 @@ proptest! {
         }
         let after = usable.iter().filter(|n| cursor.is_some_and(|c| **n > c));
         let before = usable.iter().filter(|n| cursor.is_none_or(|c| **n <= c));
-        let want = after.chain(before).find(|n| !taken.contains(n) && !resting.contains(n));
-        match (allocate(&[vec![range]], &Requests::default(), &memory, None), want) {
-            (Ok(got), Some(want)) => prop_assert_eq!(got[0].ip, address(*want)),
+        let expected = after.chain(before).find(|n| !taken.contains(n) && !resting.contains(n));
+        match (allocate(&[vec![range]], &Requests::default(), &memory, None), expected) {
+            (Ok(got), Some(expected)) => prop_assert_eq!(got[0].ip, address(*expected)),
             (Err(error), None) => {
                 let rests = usable.iter().any(|n| resting.contains(n) && !taken.contains(n));
                 prop_assert_eq!(error.code, if rests { Code::TRY_AGAIN } else { Code::EXHAUSTED });
             }
-            (got, want) => prop_assert!(false, "{:?} instead of {:?}", got.map(|g| g[0].ip), want),
+            (got, expected) => prop_assert!(false, "{:?} instead of {:?}", got.map(|g| g[0].ip), expected),
         }
     }
 }

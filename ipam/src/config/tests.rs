@@ -51,9 +51,9 @@ fn outline(config: &Config) -> Vec<Vec<String>> {
 }
 
 /// Asserts the meaning of a configuration.
-fn means(ipam: &Value, want: &[&[&str]]) {
+fn means(ipam: &Value, expected: &[&[&str]]) {
     let config = read(ipam).unwrap_or_else(|e| panic!("{ipam}: {e}"));
-    assert_eq!(outline(&config), want, "{ipam}");
+    assert_eq!(outline(&config), expected, "{ipam}");
 }
 
 #[test]

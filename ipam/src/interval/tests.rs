@@ -34,8 +34,8 @@ proptest! {
         let window = Interval::new(base + u128::from(a), base + u128::from(b)).unwrap();
         let inside = set(base, &pairs).within(window);
         let all = oracle(base, &pairs);
-        let want: IntervalSet = all.into_iter().filter(|n| window.contains(*n)).map(|n| Interval { first: n, last: n }).collect();
-        prop_assert_eq!(inside, want);
+        let expected: IntervalSet = all.into_iter().filter(|n| window.contains(*n)).map(|n| Interval { first: n, last: n }).collect();
+        prop_assert_eq!(inside, expected);
     }
 
     #[test]

@@ -96,7 +96,7 @@ fn addresses_that_differ_beyond_64_bits_are_distinguished() {
     assert_eq!(
         range.verdict(ip("fd00::5")),
         Verdict::Outside,
-        "whereabouts takes these two for one"
+        "whereabouts treats these two as one"
     );
 }
 
@@ -204,12 +204,12 @@ fn ranges_without_an_address_are_refused_by_name() {
         ),
         (spec("10.0.0.4/32"), &[ip("10.0.0.4")], "the gateway 10.0.0.4"),
     ];
-    for (spec, gateways, want) in cases {
+    for (spec, gateways, expected) in cases {
         let error = Range::new(spec, &Arc::new(Shared::new(gateways.iter().copied(), &[]))).unwrap_err();
-        assert_eq!(error.code, Code::INVALID_CONFIG, "{want}");
+        assert_eq!(error.code, Code::INVALID_CONFIG, "{expected}");
         assert!(
-            error.msg.starts_with("ipam.ranges[0][0]: ") && error.msg.contains(want),
-            "{:?} lacks {want:?}",
+            error.msg.starts_with("ipam.ranges[0][0]: ") && error.msg.contains(expected),
+            "{:?} lacks {expected:?}",
             error.msg
         );
     }

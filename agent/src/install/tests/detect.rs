@@ -86,27 +86,27 @@ fn a_configured_plugin_directory_overrides_the_detected_one() {
 fn an_unknown_distribution_is_rejected_with_the_variable_to_set() {
     let node = Node::new();
     node.write("/etc/os-release", "ID=debian\n");
-    let said = refusal(node.target().find());
-    assert_says(&said, "no sign of kubeadm");
-    assert_says(&said, "RDMANET_CNI_BIN_DIR");
+    let message = refusal(node.target().find());
+    assert_says(&message, "no sign of kubeadm");
+    assert_says(&message, "RDMANET_CNI_BIN_DIR");
 }
 
 #[test]
 fn a_node_with_files_of_two_distributions_is_rejected() {
     let node = Node::usual();
     node.write("/var/lib/rancher/k3s/agent/old", "");
-    let said = refusal(node.target().find());
+    let message = refusal(node.target().find());
     assert_says(
-        &said,
+        &message,
         "kubeadm (/var/lib/kubelet/kubeadm-flags.env) and k3s (/var/lib/rancher/k3s/agent)",
     );
 }
 
 #[test]
 fn a_misspelt_distribution_is_rejected_with_the_valid_names() {
-    let said = "openshift4".parse::<Choice>().unwrap_err();
+    let message = "openshift4".parse::<Choice>().unwrap_err();
     assert_says(
-        &said,
+        &message,
         "one of auto, kubeadm, k3s, rke2, microk8s, k0s, openshift, talos",
     );
 }

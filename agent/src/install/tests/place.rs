@@ -9,7 +9,7 @@ const BIN: &str = "/opt/cni/bin";
 #[test]
 fn both_plugins_are_installed_as_executables_for_all_users() {
     let node = Node::usual();
-    let said = node.install("0.1.0").unwrap();
+    let output = node.install("0.1.0").unwrap();
     assert_eq!(node.names(BIN), ["cni-ipoib", "loopback", "rdma-ipam"]);
     for name in PLUGINS {
         let path = format!("{BIN}/{name}");
@@ -18,9 +18,9 @@ fn both_plugins_are_installed_as_executables_for_all_users() {
             fs::metadata(node.at(&path)).unwrap().permissions().mode() & 0o7777,
             0o755
         );
-        assert_says(&said, &format!("{name} 0.1.0 installed (there was none)"));
+        assert_says(&output, &format!("{name} 0.1.0 installed (there was none)"));
     }
-    assert!(!said.contains("warning"), "{said}");
+    assert!(!output.contains("warning"), "{output}");
 }
 
 #[test]
@@ -54,8 +54,8 @@ fn an_upgrade_and_a_rollback_replace_both_plugins() {
         ("0.2.0", "was 0.1.0"),
         ("0.1.0", "was 0.2.0"),
     ] {
-        let said = node.install(version).unwrap();
-        assert_says(&said, &format!("cni-ipoib {version} installed ({before})"));
+        let output = node.install(version).unwrap();
+        assert_says(&output, &format!("cni-ipoib {version} installed ({before})"));
         assert_eq!(node.read("/opt/cni/bin/rdma-ipam"), program("rdma-ipam", version));
     }
     assert_eq!(node.names(BIN), ["cni-ipoib", "loopback", "rdma-ipam"]);
@@ -65,12 +65,12 @@ fn an_upgrade_and_a_rollback_replace_both_plugins() {
 fn a_foreign_program_prevents_the_installation_of_both_plugins() {
     let node = Node::usual();
     node.write("/opt/cni/bin/cni-ipoib", "#!/bin/sh\necho mine\n");
-    let said = refusal(node.install("0.1.0"));
+    let output = refusal(node.install("0.1.0"));
     assert_says(
-        &said,
+        &output,
         "/opt/cni/bin/cni-ipoib is there already and is not rdmanet's (a file of 20 bytes",
     );
-    assert_says(&said, "--replace-foreign");
+    assert_says(&output, "--replace-foreign");
     assert_eq!(node.read("/opt/cni/bin/cni-ipoib"), "#!/bin/sh\necho mine\n");
     assert_eq!(node.names(BIN), ["cni-ipoib", "loopback"]);
 }
@@ -98,14 +98,14 @@ fn a_replaced_foreign_program_is_kept_and_restored_by_the_uninstallation() {
     node.write("/opt/cni/bin/cni-ipoib", "mine");
     let mut wanted = node.wanted("0.1.0");
     wanted.replace_foreign = true;
-    let said = told(|out| install(&wanted, out)).unwrap();
-    assert_says(&said, "cni-ipoib.foreign");
+    let output = output_of(|out| install(&wanted, out)).unwrap();
+    assert_says(&output, "cni-ipoib.foreign");
     assert_eq!(node.read("/opt/cni/bin/cni-ipoib"), program("cni-ipoib", "0.1.0"));
     assert_eq!(node.read("/opt/cni/bin/cni-ipoib.foreign"), "mine");
     node.install("0.2.0").unwrap();
     assert_eq!(node.read("/opt/cni/bin/cni-ipoib.foreign"), "mine");
     assert_says(
-        &told(|out| uninstall(&node.removal_of_a_whole_node(), out)).unwrap(),
+        &output_of(|out| uninstall(&node.removal_of_a_whole_node(), out)).unwrap(),
         "cni-ipoib is what it was before rdmanet",
     );
     assert_eq!(node.read("/opt/cni/bin/cni-ipoib"), "mine");
@@ -123,8 +123,8 @@ fn a_plugin_that_does_not_run_does_not_replace_an_installed_plugin() {
     ] {
         let wanted = node.wanted("0.2.0");
         fs::write(wanted.plugins.join("cni-ipoib"), broken).unwrap();
-        let said = refusal(told(|out| install(&wanted, out)));
-        assert_says(&said, "cni-ipoib was written to");
+        let output = refusal(output_of(|out| install(&wanted, out)));
+        assert_says(&output, "cni-ipoib was written to");
         for name in PLUGINS {
             assert_eq!(node.read(&format!("{BIN}/{name}")), program(name, "0.1.0"));
         }
@@ -137,11 +137,11 @@ fn an_image_without_a_valid_rdma_ipam_is_rejected() {
     let node = Node::usual();
     let wanted = node.wanted("0.1.0");
     fs::write(wanted.plugins.join("rdma-ipam"), "something else").unwrap();
-    let said = refusal(told(|out| install(&wanted, out)));
-    assert_says(&said, "this is not rdma-ipam of rdmanet");
+    let output = refusal(output_of(|out| install(&wanted, out)));
+    assert_says(&output, "this is not rdma-ipam of rdmanet");
     fs::remove_file(wanted.plugins.join("rdma-ipam")).unwrap();
     assert_says(
-        &refusal(told(|out| install(&wanted, out))),
+        &refusal(output_of(|out| install(&wanted, out))),
         "image/rdma-ipam: No such file",
     );
     assert_eq!(node.names(BIN), ["loopback"]);
@@ -187,7 +187,7 @@ fn with_ipoib(node: &Node, version: &str) -> Result<String, Error> {
         peer_names: vec!["ipoib"],
         ..node.wanted(version)
     };
-    told(|out| install(&wanted, out))
+    output_of(|out| install(&wanted, out))
 }
 
 #[test]
@@ -219,8 +219,8 @@ fn a_peer_name_is_upgraded_and_removed_with_the_plugins() {
         "ipoib 0.2.0 installed (was 0.1.0)",
     );
     assert_eq!(node.read("/opt/cni/bin/ipoib"), program("cni-ipoib", "0.2.0"));
-    let said = told(|out| uninstall(&node.removal_of_a_whole_node(), out)).unwrap();
-    assert_says(&said, "ipoib 0.2.0 removed");
+    let output = output_of(|out| uninstall(&node.removal_of_a_whole_node(), out)).unwrap();
+    assert_says(&output, "ipoib 0.2.0 removed");
     assert_eq!(node.names(BIN), ["loopback"]);
 }
 
@@ -234,13 +234,16 @@ fn a_foreign_plugin_under_a_peer_name_is_never_replaced() {
             replace_foreign,
             ..node.wanted("0.1.0")
         };
-        let said = refusal(told(|out| install(&wanted, out)));
-        assert_says(&said, "/opt/cni/bin/ipoib is there already and is not rdmanet's");
-        assert_says(&said, "take ipoib out of --peer-names");
+        let output = refusal(output_of(|out| install(&wanted, out)));
+        assert_says(
+            &output,
+            "/opt/cni/bin/ipoib is there already and is not rdmanet's",
+        );
+        assert_says(&output, "take ipoib out of --peer-names");
         assert_eq!(node.names(BIN), ["ipoib", "loopback"], "nothing was installed");
     }
     node.install("0.1.0").unwrap();
-    told(|out| uninstall(&node.removal_of_a_whole_node(), out)).unwrap();
+    output_of(|out| uninstall(&node.removal_of_a_whole_node(), out)).unwrap();
     assert_eq!(node.read("/opt/cni/bin/ipoib"), "#!/bin/sh\necho theirs\n");
 }
 

@@ -41,8 +41,8 @@ fn assert_kept(node: &Node) {
 #[test]
 fn the_uninstallation_removes_both_unused_plugins_and_nothing_else() {
     let node = Node::installed();
-    let said = node.uninstall().unwrap();
-    assert_says(&said, "cni-ipoib 0.1.0 removed");
+    let output = node.uninstall().unwrap();
+    assert_says(&output, "cni-ipoib 0.1.0 removed");
     assert_eq!(node.names(BIN), ["loopback"]);
     assert_says(&node.uninstall().unwrap(), "rdma-ipam is not there");
 }
@@ -51,9 +51,9 @@ fn the_uninstallation_removes_both_unused_plugins_and_nothing_else() {
 fn a_recorded_attachment_prevents_the_uninstallation() {
     let node = Node::installed();
     node.write("/run/rdmanet/attachments/rail0/c1@net1", "");
-    let said = refusal(node.uninstall());
-    assert_says(&said, "a pod: net1 of network rail0, container c1");
-    assert_says(&said, "nothing was removed");
+    let output = refusal(node.uninstall());
+    assert_says(&output, "a pod: net1 of network rail0, container c1");
+    assert_says(&output, "nothing was removed");
     assert_kept(&node);
 }
 
@@ -63,9 +63,9 @@ fn a_lease_prevents_the_uninstallation_and_the_error_names_its_pod() {
         let node = Node::installed();
         node.lease(store, "training/worker-3");
         node.write("/run/rdmanet/attachments/rail0/c1@net1", "");
-        let said = refusal(node.uninstall());
-        assert_says(&said, "training/worker-3: net1 of network rail0, container c1");
-        assert!(!said.contains("a pod:"), "told twice: {said}");
+        let output = refusal(node.uninstall());
+        assert_says(&output, "training/worker-3: net1 of network rail0, container c1");
+        assert!(!output.contains("a pod:"), "printed twice: {output}");
         assert_kept(&node);
     }
 }
@@ -97,8 +97,8 @@ fn a_forced_uninstallation_warns_about_pods_that_use_the_plugins() {
     node.write("/run/rdmanet/attachments/rail0/c1@net1", "");
     let mut removal = node.removal();
     removal.force = true;
-    let said = told(|out| uninstall(&removal, out)).unwrap();
-    assert_says(&said, "warning: in use by a pod: net1 of network rail0");
+    let output = output_of(|out| uninstall(&removal, out)).unwrap();
+    assert_says(&output, "warning: in use by a pod: net1 of network rail0");
     assert_eq!(node.names(BIN), ["loopback"]);
 }
 
@@ -106,9 +106,9 @@ fn a_forced_uninstallation_warns_about_pods_that_use_the_plugins() {
 fn the_uninstallation_is_rejected_if_the_node_directories_are_not_mounted() {
     let node = Node::usual();
     node.install("0.1.0").unwrap();
-    let said = refusal(node.uninstall());
-    assert_says(&said, "cannot tell which pods use rdmanet");
-    assert_says(&said, "is it mounted?");
+    let output = refusal(node.uninstall());
+    assert_says(&output, "cannot tell which pods use rdmanet");
+    assert_says(&output, "is it mounted?");
     assert_kept(&node);
     for dir in [ipam::config::DATA_DIR, "/run/rdmanet", "/run/netns"] {
         fs::create_dir_all(node.at(dir)).unwrap();
@@ -152,7 +152,7 @@ fn both_plugins_are_restored_for_a_pod_attached_during_the_uninstallation() {
     let late = node.at("/run/rdmanet/attachments/rail0/c1@net1");
     fs::create_dir_all(late.parent().unwrap()).unwrap();
     let gone = node.at("/opt/cni/bin/.cni-ipoib.gone");
-    let said = std::thread::scope(|scope| {
+    let output = std::thread::scope(|scope| {
         // An ADD that started just before writes its record now.
         scope.spawn(|| {
             while !gone.exists() {
@@ -162,6 +162,6 @@ fn both_plugins_are_restored_for_a_pod_attached_during_the_uninstallation() {
         });
         refusal(node.uninstall())
     });
-    assert_says(&said, "container c1");
+    assert_says(&output, "container c1");
     assert_kept(&node);
 }

@@ -34,7 +34,11 @@ fn the_links_condition_of_a_node_that_lost_all_links_is_unknown() {
         (lost.status.as_str(), lost.reason.as_str()),
         ("Unknown", reason::NO_LINKS)
     );
-    assert_eq!(wanted(&Scope::Nothing, None, true), None, "turned off, it goes");
+    assert_eq!(
+        wanted(&Scope::Nothing, None, true),
+        None,
+        "after it is turned off, it is deleted"
+    );
 }
 
 #[test]

@@ -19,7 +19,7 @@ fn a_restarted_agent_remembers_links_that_had_carrier() {
     assert_eq!(
         fs::read_dir(dir.path()).unwrap().count(),
         1,
-        "no unfinished file stays"
+        "no unfinished file remains"
     );
 }
 

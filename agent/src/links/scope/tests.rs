@@ -26,7 +26,7 @@ fn an_impossible_link_name_is_rejected_and_quoted() {
         ("ib0,a/b", "\"a/b\""),
         ("[ib", "\"[ib\""),
     ] {
-        let said = text.parse::<Scope>().unwrap_err().to_string();
-        assert!(said.contains(word), "{text}: {said}");
+        let message = text.parse::<Scope>().unwrap_err().to_string();
+        assert!(message.contains(word), "{text}: {message}");
     }
 }

@@ -124,7 +124,7 @@ fn an_address_rests_after_a_lease_that_ended_in_this_boot() {
     let rested = |ended, now| has_rested(ended, seconds(now), seconds(30));
     assert!(!rested(Some(seconds(100)), 129));
     assert!(rested(Some(seconds(100)), 130));
-    assert!(rested(None, 1), "nobody knows when it ended");
+    assert!(rested(None, 1), "the time of its end is unknown");
     assert!(rested(Some(seconds(100)), 99), "in an earlier boot");
 }
 

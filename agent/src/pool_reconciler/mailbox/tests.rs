@@ -45,10 +45,10 @@ async fn plugin_requests_keep_their_order_and_start_no_round() {
 #[tokio::test]
 async fn a_release_is_answered_at_once_and_handled_in_the_next_round() {
     let (sender, mut mailbox) = mailbox();
-    let (release, mut told) = ask("release");
+    let (release, mut answer) = ask("release");
     sender.send(release).await.unwrap();
     assert_eq!(mailbox.receive().await, Received::Change);
-    assert!(matches!(told.try_recv(), Ok(Response::Reply(Reply::Done))));
+    assert!(matches!(answer.try_recv(), Ok(Response::Reply(Reply::Done))));
     assert!(mailbox.next_request().is_none());
     assert!(mailbox.has_change() && mailbox.begin_round());
     assert!(!mailbox.has_change() && !mailbox.begin_round());

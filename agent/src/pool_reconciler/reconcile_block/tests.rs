@@ -50,18 +50,21 @@ fn cell_of(cidr: &str) -> Option<BlockCidr> {
 
 #[test]
 fn the_pool_decides_whether_a_block_is_kept_returned_shared_or_drained() {
-    let wish =
+    let use_of =
         |target: &Target, cidr, surplus| desired_use(target, "b", cell_of(cidr), Usage::default(), surplus);
     let inside = "10.1.0.16/28";
-    assert_eq!(wish(&target(true, &[]), inside, false), Desired::Keep);
-    assert_eq!(wish(&target(true, &[]), inside, true), Desired::Return);
-    assert_eq!(wish(&target(true, &["b"]), inside, true), Desired::Share);
-    assert_eq!(wish(&target(true, &["another"]), inside, false), Desired::Keep);
+    assert_eq!(use_of(&target(true, &[]), inside, false), Desired::Keep);
+    assert_eq!(use_of(&target(true, &[]), inside, true), Desired::Return);
+    assert_eq!(use_of(&target(true, &["b"]), inside, true), Desired::Share);
+    assert_eq!(use_of(&target(true, &["another"]), inside, false), Desired::Keep);
     // Nothing new is allocated from it, even if other nodes want to share it.
-    assert_eq!(wish(&target(false, &["b"]), inside, false), Desired::Drain);
-    assert_eq!(wish(&target(true, &["b"]), "10.2.0.0/28", false), Desired::Drain);
+    assert_eq!(use_of(&target(false, &["b"]), inside, false), Desired::Drain);
     assert_eq!(
-        wish(&target(true, &[]), "10.1.0.0/27", false),
+        use_of(&target(true, &["b"]), "10.2.0.0/28", false),
+        Desired::Drain
+    );
+    assert_eq!(
+        use_of(&target(true, &[]), "10.1.0.0/27", false),
         Desired::Drain,
         "of another size"
     );
@@ -79,7 +82,7 @@ fn the_pool_decides_whether_a_block_is_kept_returned_shared_or_drained() {
         accepted: None,
         ..target(true, &[])
     };
-    assert_eq!(wish(&gone, inside, false), Desired::Drain);
+    assert_eq!(use_of(&gone, inside, false), Desired::Drain);
 }
 
 #[test]

@@ -55,10 +55,10 @@ fn a_worker_wakes_up_at_the_earliest_of_several_turns() {
 #[test]
 fn a_failed_report_gets_another_turn() {
     let again = |_| {
-        let (mut reports, mut told) = (Reports::default(), told_long_ago());
-        let first = reports.turn_to_note(1, 10_000, told.at);
-        told.turn(one(), Duration::ZERO, 10_000, told.at);
-        reports.told.insert("block".to_owned(), told);
+        let (mut reports, mut report) = (Reports::default(), reported_long_ago());
+        let first = reports.turn_to_note(1, 10_000, report.at);
+        report.turn(one(), Duration::ZERO, 10_000, report.at);
+        reports.told.insert("block".to_owned(), report);
         reports.postpone("block", 10_000, first);
         assert_eq!(reports.told["block"].turn, None);
         reports
@@ -97,7 +97,7 @@ fn one() -> Usage {
     }
 }
 
-fn told_long_ago() -> BlockReport {
+fn reported_long_ago() -> BlockReport {
     BlockReport {
         at: Instant::now().checked_sub(Duration::from_secs(60)).unwrap(),
         used: Usage::default(),
@@ -111,8 +111,8 @@ fn told_long_ago() -> BlockReport {
 #[test]
 fn a_change_on_every_node_is_reported_by_one_node_after_another() {
     let due = |blocks| {
-        let (mut told, now) = (told_long_ago(), Instant::now());
-        let mut turn = |used, every| told.turn(used, Duration::from_secs(every), blocks, now);
+        let (mut report, now) = (reported_long_ago(), Instant::now());
+        let mut turn = |used, every| report.turn(used, Duration::from_secs(every), blocks, now);
         assert_eq!(turn(Usage::default(), 30), None);
         assert_eq!(turn(one(), 90), None);
         turn(one(), 30).unwrap() <= now

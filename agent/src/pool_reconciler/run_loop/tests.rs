@@ -24,10 +24,10 @@ use tokio::task::JoinHandle;
 use tower::service_fn;
 
 /// The reconciler of pool rail0, and the sender of its messages.
-struct Deaf {
+struct Unanswered {
     agent: Arc<Agent>,
     sender: mpsc::Sender<Message>,
-    told: CancellationToken,
+    listed: CancellationToken,
     stop: CancellationToken,
     worker: JoinHandle<()>,
     _dir: TempDir,
@@ -51,7 +51,7 @@ fn config(data_dir: &str) -> Config {
     Config::from_arg_matches(&command.get_matches_from(words)).unwrap()
 }
 
-impl Deaf {
+impl Unanswered {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let never = service_fn(async |_: hyper::Request<Body>| {
@@ -63,13 +63,13 @@ impl Deaf {
         let config = config(dir.path().to_str().unwrap());
         let agent = Arc::new(Agent::new(config, cluster, store().0, blocks, handle));
         let (sender, messages) = mpsc::channel(16);
-        let (told, stop) = (CancellationToken::new(), CancellationToken::new());
+        let (listed, stop) = (CancellationToken::new(), CancellationToken::new());
         let worker = PoolReconciler::new(agent.clone(), pool());
-        let worker = tokio::spawn(worker.run(messages, told.clone(), stop.clone()));
+        let worker = tokio::spawn(worker.run(messages, listed.clone(), stop.clone()));
         Self {
             agent,
             sender,
-            told,
+            listed,
             stop,
             worker,
             _dir: dir,
@@ -125,29 +125,33 @@ fn code(answer: Response) -> Code {
 
 #[tokio::test]
 async fn a_plugin_gets_an_error_in_time_while_a_round_hangs() {
-    let deaf = Deaf::new();
-    deaf.told.cancel();
+    let reconciler = Unanswered::new();
+    reconciler.listed.cancel();
     // The round has already begun.
     tokio::time::sleep(Duration::from_millis(100)).await;
     let begun = Instant::now();
-    let answer = deaf.ask(all_but(1500)).await;
+    let answer = reconciler.ask(all_but(1500)).await;
     assert_eq!(code(answer.await.unwrap()), Code::API_UNREACHABLE);
     let took = begun.elapsed();
     assert!(took < LONG, "{took:?}");
     assert!(
-        !deaf.agent.metrics.text().contains("rdmanet_rounds_failed_total{"),
-        "a round that was in the way has not failed"
+        !reconciler
+            .agent
+            .metrics
+            .text()
+            .contains("rdmanet_rounds_failed_total{"),
+        "a round that was interrupted has not failed"
     );
 }
 
 #[tokio::test]
 async fn plugins_that_wait_together_all_get_an_answer_in_time() {
-    let deaf = Deaf::new();
-    deaf.told.cancel();
+    let reconciler = Unanswered::new();
+    reconciler.listed.cancel();
     let begun = Instant::now();
     let mut answers = Vec::new();
     for _ in 0..10 {
-        answers.push(deaf.ask(all_but(1500)).await);
+        answers.push(reconciler.ask(all_but(1500)).await);
     }
     for answer in answers {
         assert_eq!(code(answer.await.unwrap()), Code::API_UNREACHABLE);
@@ -158,20 +162,20 @@ async fn plugins_that_wait_together_all_get_an_answer_in_time() {
 
 #[tokio::test]
 async fn the_request_of_a_timed_out_plugin_is_skipped() {
-    let deaf = Deaf::new();
-    drop(deaf.ask(Duration::from_secs(6)).await);
-    deaf.told.cancel();
-    let last = deaf.ask(QUESTION).await;
+    let reconciler = Unanswered::new();
+    drop(reconciler.ask(Duration::from_secs(6)).await);
+    reconciler.listed.cancel();
+    let last = reconciler.ask(QUESTION).await;
     assert_eq!(code(last.await.unwrap()), Code::API_UNREACHABLE);
-    assert!(deaf.says("rdmanet_plugin_requests_timed_out_total{pool=\"rail0\"} 1"));
-    assert!(deaf.says("rdmanet_plugin_requests_total{pool=\"rail0\",verb=\"claim\",code=\"119\"} 1"));
+    assert!(reconciler.says("rdmanet_plugin_requests_timed_out_total{pool=\"rail0\"} 1"));
+    assert!(reconciler.says("rdmanet_plugin_requests_total{pool=\"rail0\",verb=\"claim\",code=\"119\"} 1"));
 }
 
 #[tokio::test]
 async fn a_plugin_that_calls_before_pools_are_listed_gets_an_error_in_time() {
-    let deaf = Deaf::new();
+    let reconciler = Unanswered::new();
     let begun = Instant::now();
-    let answer = deaf.ask(all_but(300)).await;
+    let answer = reconciler.ask(all_but(300)).await;
     assert_eq!(code(answer.await.unwrap()), Code::API_UNREACHABLE);
     let took = begun.elapsed();
     assert!(took >= Duration::from_millis(200) && took < LONG, "{took:?}");
@@ -179,12 +183,12 @@ async fn a_plugin_that_calls_before_pools_are_listed_gets_an_error_in_time() {
 
 #[tokio::test]
 async fn a_stopped_worker_leaves_a_hanging_round_soon() {
-    let deaf = Deaf::new();
-    deaf.told.cancel();
+    let reconciler = Unanswered::new();
+    reconciler.listed.cancel();
     tokio::time::sleep(Duration::from_millis(50)).await;
     let begun = Instant::now();
-    deaf.stop.cancel();
-    deaf.worker.await.unwrap();
+    reconciler.stop.cancel();
+    reconciler.worker.await.unwrap();
     let took = begun.elapsed();
     assert!(took < LONG, "{took:?}");
 }

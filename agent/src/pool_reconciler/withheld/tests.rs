@@ -30,9 +30,9 @@ fn a_reservation_ends_only_once_every_block_has_observed_the_edit() {
     let noted = |blocks: &[IpBlock]| noted_by_all(blocks, &owner("a"), 4);
     assert!(noted(&[block(Some(4)), block(Some(4))]));
     assert!(!noted(&[block(Some(4)), block(Some(3))]));
-    assert!(!noted(&[block(Some(5))]), "this node does not go by it any more");
-    assert!(!noted(&[block(None)]), "a block that was claimed a moment ago");
-    assert!(noted(&[]), "without a block it gives nothing");
+    assert!(!noted(&[block(Some(5))]), "this node does not use it any more");
+    assert!(!noted(&[block(None)]), "a newly claimed block");
+    assert!(noted(&[]), "without a block it allocates nothing");
 }
 
 #[test]

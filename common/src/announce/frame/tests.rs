@@ -53,9 +53,9 @@ fn an_ipv4_address_is_announced_by_an_arp_request_and_a_reply() {
 #[test]
 fn an_arp_packet_on_infiniband_holds_20_byte_addresses() {
     let own = "0000 1049 fe80 0000 0000 0000 248a 0703 00b4 0c5e";
-    let nobody = "00".repeat(20);
+    let zeros = "00".repeat(20);
     let broadcast = bytes("00ff ffff ff12 401b 8001 0000 0000 0000 ffff ffff");
-    let expected = [(1, nobody.as_str()), (2, own)].map(|(operation, target)| Frame {
+    let expected = [(1, zeros.as_str()), (2, own)].map(|(operation, target)| Frame {
         protocol: 0x0806,
         destination: broadcast.clone(),
         bytes: bytes(&format!(

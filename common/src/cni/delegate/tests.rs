@@ -120,7 +120,7 @@ fn a_delegate_that_hangs_is_killed_with_its_children() {
         "{error:?}"
     );
     std::thread::sleep(Duration::from_millis(1500));
-    assert!(!file.exists(), "a child of the delegate lived on");
+    assert!(!file.exists(), "a child process of the delegate still runs");
 }
 
 #[test]

@@ -296,7 +296,7 @@ fn add_and_check_need_an_absolute_namespace_path() {
     assert_eq!(
         (status, called.len()),
         (0, 1),
-        "DEL looks wherever an older ADD was told"
+        "DEL searches every place that an older ADD accepted"
     );
 }
 
@@ -391,7 +391,7 @@ fn errors_carry_the_version_of_the_configuration() {
     let (_, document, _) = call(without("CNI_NETNS", env("ADD")), &conf);
     assert_eq!(
         document["cniVersion"], "1.1.0",
-        "the environment is judged before stdin is read"
+        "the environment is validated before stdin is read"
     );
     let (_, document, _) = call(env("STATUS"), &conf);
     assert_eq!(document["cniVersion"], "0.4.0");

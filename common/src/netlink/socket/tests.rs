@@ -116,6 +116,6 @@ fn pauses_between_reads_grow_up_to_a_limit() {
     let sum: std::time::Duration = pauses.iter().sum();
     assert!(
         sum > std::time::Duration::from_secs(1),
-        "a burst of changes is outlasted: {sum:?}"
+        "the wait survives a burst of changes: {sum:?}"
     );
 }

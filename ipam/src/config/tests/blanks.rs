@@ -98,7 +98,7 @@ fn a_list_in_place_of_an_object_is_refused() {
     assert_eq!(
         error.code,
         Code::DECODE,
-        "one set less would be one address less: {error}"
+        "without the set, the result lacks an address: {error}"
     );
 }
 
@@ -116,7 +116,7 @@ fn ranges_of_addresses_that_are_not_for_hosts_are_refused() {
     for (subnet, what) in cases {
         let read = read(&json!({"subnet": subnet, "gateway": "none"}));
         if what.is_empty() {
-            read.expect("the broadcast address is kept back as in each subnet");
+            read.expect("the broadcast address is reserved, as in each subnet");
             continue;
         }
         let error = read.unwrap_err();
@@ -144,7 +144,7 @@ fn an_endless_or_silent_resolv_conf_is_refused() {
     nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRUSR).unwrap();
     let large = dir.path().join("large");
     std::fs::write(&large, "#".repeat((64 << 10) + 1)).unwrap();
-    for (file, want) in [
+    for (file, expected) in [
         (fifo.to_str().unwrap(), "not a regular file"),
         ("/dev/zero", "not a regular file"),
         (dir.path().to_str().unwrap(), "not a regular file"),
@@ -153,7 +153,7 @@ fn an_endless_or_silent_resolv_conf_is_refused() {
         let error = read(&json!({"subnet": "10.1.0.0/24", "resolvConf": file})).unwrap_err();
         assert_eq!(error.code, Code::IO, "{error}");
         let text = format!("{} {}", error.msg, error.details);
-        assert!(text.contains(want) && text.contains(file), "{text}");
+        assert!(text.contains(expected) && text.contains(file), "{text}");
     }
     let whole = dir.path().join("whole");
     std::fs::write(

@@ -42,10 +42,14 @@ fn a_configuration_with_ranges_names_no_pool() {
 /// Asserts that each configuration, with the additional keys, is refused as invalid with a message that contains the
 /// text.
 fn assert_refused(cases: &[(Value, Value, &str)]) {
-    for (ipam, more, want) in cases {
+    for (ipam, more, expected) in cases {
         let error = read_pools(ipam, more).expect_err(&ipam.to_string());
         assert_eq!(error.code, Code::INVALID_CONFIG, "{ipam}: {error}");
-        assert!(error.msg.contains(want), "{ipam}: {:?} lacks {want:?}", error.msg);
+        assert!(
+            error.msg.contains(expected),
+            "{ipam}: {:?} lacks {expected:?}",
+            error.msg
+        );
     }
 }
 

@@ -5,10 +5,14 @@ use super::*;
 
 /// Asserts that each configuration is refused as invalid with a message that contains the text.
 fn assert_refused(cases: &[(Value, &str)]) {
-    for (ipam, want) in cases {
+    for (ipam, expected) in cases {
         let error = read(ipam).expect_err(&ipam.to_string());
         assert_eq!(error.code, Code::INVALID_CONFIG, "{ipam}: {error}");
-        assert!(error.msg.contains(want), "{ipam}: {:?} lacks {want:?}", error.msg);
+        assert!(
+            error.msg.contains(expected),
+            "{ipam}: {:?} lacks {expected:?}",
+            error.msg
+        );
     }
 }
 
@@ -154,10 +158,10 @@ fn unknown_keys_are_refused_with_the_nearest_one() {
             "unknown key ipam.routes[0].gateway",
         ),
     ];
-    for (ipam, want) in cases {
+    for (ipam, expected) in cases {
         let error = read(&ipam).expect_err(&ipam.to_string());
         assert_eq!(error.code, Code::INVALID_CONFIG, "{error}");
-        assert!(error.msg.contains(want), "{:?} lacks {want:?}", error.msg);
+        assert!(error.msg.contains(expected), "{:?} lacks {expected:?}", error.msg);
     }
 }
 
@@ -212,10 +216,10 @@ fn keys_that_would_change_the_allocation_are_refused_not_ignored() {
             "one network_name",
         ),
     ];
-    for (ipam, want) in cases {
+    for (ipam, expected) in cases {
         let error = read(&ipam).expect_err(&ipam.to_string());
         assert_eq!(error.code, Code::UNSUPPORTED_FIELD, "{error}");
-        assert!(error.msg.contains(want), "{:?} lacks {want:?}", error.msg);
+        assert!(error.msg.contains(expected), "{:?} lacks {expected:?}", error.msg);
     }
     let shared = json!({"range": "10.0.0.0/24", "enable_overlapping_ranges": true, "network_name": "shared"});
     assert_eq!(
@@ -246,14 +250,14 @@ fn errors_for_wrong_types_name_the_path() {
 #[test]
 fn repeated_and_invalid_address_requests_are_refused() {
     let ipam = json!({"ranges": [[{"subnet": "fd00::/64"}]]});
-    for (ips, want) in [
+    for (ips, expected) in [
         (json!(["fd00::1", "FD00:0::1"]), "asked for twice"),
         (json!(["fd00::x"]), "is not an address"),
     ] {
         let error = Config::read(&call(&ipam, &json!({"runtimeConfig": {"ips": ips}}))).unwrap_err();
         assert_eq!(error.code, Code::INVALID_CONFIG);
         assert!(
-            error.msg.contains(want) && error.msg.contains("runtimeConfig.ips"),
+            error.msg.contains(expected) && error.msg.contains("runtimeConfig.ips"),
             "{error}"
         );
     }

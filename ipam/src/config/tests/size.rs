@@ -82,10 +82,10 @@ fn too_many_ranges_or_exclusions_are_refused_with_the_limit() {
             "ipam has 4097 ranges",
         ),
     ];
-    for (ipam, want) in cases {
+    for (ipam, expected) in cases {
         let error = read(&ipam).unwrap_err();
         assert_eq!(error.code, Code::INVALID_CONFIG, "{error}");
-        assert!(error.msg.contains(want), "{error}");
+        assert!(error.msg.contains(expected), "{error}");
     }
     read(&large(MOST_RANGES, MOST_EXCLUSIONS, false)).unwrap();
 }

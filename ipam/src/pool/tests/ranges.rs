@@ -128,7 +128,7 @@ proptest! {
             let inside = window.is_none_or(|(first, last)| (first..=last).contains(host));
             active && !out && inside && !reserved.contains(host) && gateway != Some(*host) && *host != 0 && *host != 255
         };
-        let want: Vec<u32> = (0_u8..=255).filter(naive).map(u32::from).collect();
-        prop_assert_eq!(given(&pool), want);
+        let expected: Vec<u32> = (0_u8..=255).filter(naive).map(u32::from).collect();
+        prop_assert_eq!(given(&pool), expected);
     }
 }

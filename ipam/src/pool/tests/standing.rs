@@ -29,7 +29,7 @@ fn after_a_reboot_an_unsynchronized_clock_proves_nothing() {
     clock.synchronized.set(false);
     let standing = |boot: &str| Standing::of(&pool(), boot, &clock, || Some(Confirmed(at(100))));
     let Standing::Unproven(why) = standing("other") else {
-        panic!("the age is told by a clock that nothing has set");
+        panic!("the age comes from a clock that nothing has set");
     };
     assert!(
         why.contains("5 s ago by a clock that no time service has set"),
@@ -38,7 +38,7 @@ fn after_a_reboot_an_unsynchronized_clock_proves_nothing() {
     assert_eq!(
         standing("00b00710-0000-4000-8000-000000000001"),
         Standing::Good,
-        "in the boot of the agent no clock is read"
+        "in the agent's boot, no clock is needed"
     );
 }
 
@@ -70,7 +70,7 @@ fn after_a_reboot_blocks_are_valid_until_the_quarantine_ends() {
 #[test]
 fn after_a_reboot_a_clock_that_was_set_back_proves_nothing() {
     let Standing::Unproven(why) = standing("other", 99, Some(100)) else {
-        panic!("the time to come proves nothing");
+        panic!("a time in the future proves nothing");
     };
     assert!(why.contains("still to come by this node's clock"), "{why}");
     assert!(matches!(standing("other", 99, None), Standing::Unproven(_)));

@@ -35,7 +35,7 @@ fn a_node_without_free_addresses_asks_the_agent_for_a_block() {
     assert_eq!(fixture.add("c"), ["10.0.0.65"]);
     let asked = agent.end();
     let [claim] = asked.as_slice() else {
-        panic!("one question for two attachments: {asked:?}");
+        panic!("one request for two attachments: {asked:?}");
     };
     assert_eq!(
         (claim.verb, claim.families.as_slice()),
@@ -160,7 +160,7 @@ fn the_agent_is_asked_once_for_a_missing_pool() {
     );
     assert!(
         !fixture.network().exists(),
-        "no directory is made for a pool that is not here"
+        "no directory is created for an unknown pool"
     );
     assert_eq!(fixture.add("a"), ["10.0.0.32"]);
     assert_eq!(agent.end().len(), 2);
@@ -261,10 +261,10 @@ fn an_address_whose_block_was_shared_after_add_is_left_to_the_agent() {
         "of a block that is the node's"
     );
     fixture.assert_sound("after DEL");
-    let told = agent.end();
-    assert_eq!(told.len(), 1, "{told:?}");
+    let requests = agent.end();
+    assert_eq!(requests.len(), 1, "{requests:?}");
     assert_eq!(
-        (told[0].verb, told[0].ips.as_slice()),
+        (requests[0].verb, requests[0].ips.as_slice()),
         (Verb::Release, [ip("10.0.0.33")].as_slice())
     );
 }
@@ -340,7 +340,7 @@ fn the_agent_may_override_where_an_attachments_address_comes_from() {
     assert_eq!(
         fixture.add("b"),
         ["10.0.0.200"],
-        "no block to be had, but a shared address"
+        "no free block, but a shared address"
     );
     let verbs: Vec<Verb> = agent.end().iter().map(|request| request.verb).collect();
     assert_eq!(verbs, [Verb::Allocate, Verb::Claim, Verb::Allocate]);
@@ -435,7 +435,7 @@ fn an_agent_that_does_not_answer_leaves_nothing() {
     assert_eq!(
         asked.last().unwrap().verb,
         Verb::Release,
-        "it may have made the address all the same"
+        "it may have created the address nevertheless"
     );
 }
 

@@ -46,7 +46,7 @@ fn an_exhausted_pool_allocates_a_resting_address_and_probes_it() {
     assert_eq!(add(&fixture, "b").unwrap(), given("10.0.0.33", true));
     fixture.assert_sound("after a resting address was given");
     let asked: Vec<Verb> = agent.end().iter().map(|request| request.verb).collect();
-    assert_eq!(asked, [Verb::Claim, Verb::Claim], "the cluster is asked first");
+    assert_eq!(asked, [Verb::Claim, Verb::Claim], "the agent is asked first");
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn an_address_of_a_taken_over_block_is_probed_until_used_here() {
     assert_eq!(
         used("b", 60),
         given("10.0.0.33", true),
-        "the first pod gave it back at once"
+        "the first pod released it at once"
     );
     assert_eq!(used("c", 60), given("10.0.0.33", false));
     file.blocks[0].epoch = 3;
@@ -121,13 +121,13 @@ fn an_address_of_a_taken_over_block_is_probed_until_used_here() {
     assert_eq!(
         used("d", 60),
         given("10.0.0.33", true),
-        "the block was away again"
+        "the block was released again"
     );
     assert_eq!(used("e", 60), given("10.0.0.33", false));
     assert_eq!(
         std::fs::read_dir(fixture.network().join("used")).unwrap().count(),
         1,
-        "the old epoch is forgotten"
+        "the old epoch is discarded"
     );
 }
 

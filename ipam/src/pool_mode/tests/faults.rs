@@ -54,7 +54,7 @@ fn an_add_through_the_agent_may_fail_or_die_at_any_step() {
                     let verbs: Vec<Verb> = agent.end().iter().map(|request| request.verb).collect();
                     assert!(
                         verbs.is_empty() || verbs == [Verb::Allocate, Verb::Release],
-                        "{when}: an agent that was asked must be told: {verbs:?}"
+                        "{when}: a requested address must be released: {verbs:?}"
                     );
                 }
                 // A killed process would not have read the answer.

@@ -27,8 +27,8 @@ fn add_allocates_the_next_address_of_the_nodes_blocks() {
     assert_eq!((&first.routes, &first.dns), (&file.routes, &file.dns));
     assert_eq!(fixture.try_add("a").unwrap(), first, "ADD again");
     let rest: Vec<String> = (0..7).flat_map(|i| fixture.add(&format!("b{i}"))).collect();
-    let want = ["33", "34", "35", "64", "65", "66", "67"].map(|host| format!("10.0.0.{host}"));
-    assert_eq!(rest, want);
+    let expected = ["33", "34", "35", "64", "65", "66", "67"].map(|host| format!("10.0.0.{host}"));
+    assert_eq!(rest, expected);
     fixture.assert_sound("with two full blocks");
 }
 

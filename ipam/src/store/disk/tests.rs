@@ -42,13 +42,17 @@ fn an_endless_or_silent_file_is_not_read() {
     nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRUSR).unwrap();
     let large = dir.path().join("large");
     File::create(&large).unwrap().set_len(LARGEST + 1).unwrap();
-    for (path, want) in [
+    for (path, expected) in [
         (fifo.as_path(), "not a regular file"),
         (Path::new("/dev/zero"), "not a regular file"),
         (large.as_path(), "larger than 16 MiB"),
     ] {
         let error = NodeDisk.read(path).unwrap_err();
-        assert!(error.to_string().contains(want), "{}: {error}", path.display());
+        assert!(
+            error.to_string().contains(expected),
+            "{}: {error}",
+            path.display()
+        );
     }
     File::options()
         .write(true)

@@ -104,7 +104,7 @@ fn a_copied_lease_is_not_accepted_for_another_attachment() {
     assert_eq!(
         fixture.add("a"),
         ["10.0.0.1"],
-        "DEL of the copy must not free what the original holds"
+        "DEL of the copy must not release the original's address"
     );
     fixture.assert_sound("after the copy is gone");
 }

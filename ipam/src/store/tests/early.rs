@@ -14,11 +14,11 @@ fn add(fixture: &Fixture, id: &str, pod: &str) -> Result<Vec<(String, bool)>, Er
     let mut call = fixture.call(&json!({PROBES: true}));
     call.args = Args::parse(&format!("K8S_POD_NAMESPACE=ns;K8S_POD_NAME={pod}")).unwrap();
     let result = fixture.plugin.add(&call, &attachment(id), Path::new("/netns"))?;
-    let told = result
+    let addresses = result
         .ips
         .iter()
         .map(|ip| (ip.address.ip().to_string(), ip.probe));
-    Ok(told.collect())
+    Ok(addresses.collect())
 }
 
 fn probed(address: &str) -> Vec<(String, bool)> {
@@ -84,7 +84,7 @@ fn an_address_that_was_released_at_once_is_the_last_choice() {
     assert_eq!(
         add(&fixture, "d", "one").unwrap(),
         probed("10.0.0.2"),
-        "not its own again"
+        "not its own address again"
     );
 }
 
@@ -103,7 +103,7 @@ fn free_and_requested_addresses_come_before_resting_ones() {
         .plugin
         .add(&call, &attachment("c"), Path::new("/netns"))
         .unwrap();
-    assert!(asked.ips[0].probe, "it was given at once before, and rests");
+    assert!(asked.ips[0].probe, "an early allocation is in cooldown again");
 }
 
 #[test]

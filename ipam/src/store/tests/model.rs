@@ -148,8 +148,8 @@ proptest! {
         for event in &events {
             // A lease and the GC that follows it must not have the same time.
             fixture.pass(Duration::from_millis(1));
-            let (got, want) = happen(&fixture, &mut model, event);
-            prop_assert_eq!(got, want, "{:?} in {:?}", event, model);
+            let (actual, expected) = happen(&fixture, &mut model, event);
+            prop_assert_eq!(actual, expected, "{:?} in {:?}", event, model);
         }
         fixture.assert_sound("after all");
     }

@@ -254,7 +254,7 @@ fn an_address_of_the_cluster_goes_to_the_agent_without_resting() {
         };
         assert_eq!(one.ip, ip);
         assert_eq!(one.lease.as_ref().unwrap().owner, attachment("a"));
-        assert!(one.ended.is_some(), "the agent must know since when it rests");
+        assert!(one.ended.is_some(), "the agent needs the start of the cooldown");
         let locked = store.enter().unwrap();
         locked.end_release(one).unwrap();
         locked.end_release(one).unwrap();
@@ -302,7 +302,7 @@ fn del_killed_at_any_step_of_a_hand_over_loses_no_address() {
         assert_eq!(
             released.len(),
             1,
-            "DEL died at {at}: the address must not be forgotten"
+            "DEL died at {at}: the address must not be lost"
         );
         if !met {
             break;

@@ -60,8 +60,8 @@ fn every_address_is_used_before_one_is_reused() {
             ip
         })
         .collect();
-    let want = [1, 2, 3, 4, 5, 6, 1, 2].map(|n| format!("10.0.0.{n}"));
-    assert_eq!(given, want);
+    let expected = [1, 2, 3, 4, 5, 6, 1, 2].map(|n| format!("10.0.0.{n}"));
+    assert_eq!(given, expected);
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn add_on_a_full_disk_removes_rested_addresses() {
     assert_eq!(
         fixture.try_add("d").unwrap_err().code,
         Code::IO,
-        "nothing has rested yet"
+        "no cooldown is over yet"
     );
     assert_eq!(fixture.status().unwrap_err().code, Code::NOT_AVAILABLE);
     fixture.pass(Duration::from_secs(2));
@@ -168,7 +168,7 @@ fn leases_of_an_earlier_boot_are_void() {
     let old = fixture.file("");
     *fixture.plugin.clock.boot.borrow_mut() = "b0071111-0000-4000-8000-000000000002".to_owned();
     fixture.del("a").unwrap();
-    assert!(old.exists(), "DEL makes nothing and clears nothing");
+    assert!(old.exists(), "DEL creates nothing and removes nothing");
     let next = fixture.add("c");
     assert_eq!(
         next,

@@ -65,7 +65,7 @@ fn interfaces_of_one_container_have_leases_of_their_own() {
     assert_eq!(
         fixture.names("leases"),
         ["a@eth0"],
-        "an interface name may hold what separates it from the container"
+        "an interface name may contain the separator"
     );
 }
 
@@ -226,7 +226,7 @@ fn gc_continues_after_an_error_and_reports_it() {
     assert_eq!(
         fixture.names("addresses"),
         ["10.0.0.2", "fd00::2"],
-        "those of a lease that cannot be read stay taken"
+        "the addresses of an unreadable lease stay allocated"
     );
 }
 

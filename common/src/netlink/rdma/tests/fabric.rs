@@ -19,21 +19,21 @@ fn index_of(socket: &mut Socket<Rdma>, name: &str) -> Option<u32> {
 #[ignore = "needs the InfiniBand fabric"]
 fn netlink_and_sysfs_report_the_same_devices() {
     let mut socket = Socket::<Rdma>::open().unwrap();
-    let told = socket.devices().unwrap();
+    let devices = socket.devices().unwrap();
     let shown = Sysfs::host().devices().unwrap();
     assert!(!shown.is_empty());
     for device in &shown {
-        let same = told.iter().find(|other| other.name == device.name).unwrap();
+        let same = devices.iter().find(|other| other.name == device.name).unwrap();
         assert_eq!(same.node_guid, device.node_guid);
         assert_eq!(same.protocol.as_deref(), Some("ib"));
         let ports = socket.ports(same.index).unwrap();
         assert_eq!(ports.len(), device.ports.len());
-        for (told, shown) in ports.iter().zip(&device.ports) {
-            assert_eq!((told.number, told.state), (shown.number, shown.state));
-            assert_eq!(told.phys_state, shown.phys_state);
-            assert_eq!(told.lid, Some(u32::from(shown.lid)));
-            assert_eq!(told.subnet_prefix, shown.subnet_prefix());
-            assert_eq!(told.state, PortState::Active);
+        for (port, shown) in ports.iter().zip(&device.ports) {
+            assert_eq!((port.number, port.state), (shown.number, shown.state));
+            assert_eq!(port.phys_state, shown.phys_state);
+            assert_eq!(port.lid, Some(u32::from(shown.lid)));
+            assert_eq!(port.subnet_prefix, shown.subnet_prefix());
+            assert_eq!(port.state, PortState::Active);
         }
     }
     assert_eq!(socket.ports(4711).unwrap_err().errno(), Some(Errno::EINVAL));

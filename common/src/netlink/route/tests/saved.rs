@@ -41,12 +41,16 @@ fn addresses_routes_and_neighbours_of_a_link_are_restored() {
     }
     let before = socket.save(v0).unwrap();
     assert!(before.shared.is_empty());
-    for want in [
+    for expected in [
         "address 10.7.0.1/24",
         "route to 10.20.0.0/16 via 10.7.0.254",
         "neighbour 10.7.0.99",
     ] {
-        assert!(words(&before.saved).contains(&want), "{:?}", words(&before.saved));
+        assert!(
+            words(&before.saved).contains(&expected),
+            "{:?}",
+            words(&before.saved)
+        );
     }
     let text = serde_json::to_string(&before.saved).unwrap();
     let read: Vec<Saved> = serde_json::from_str(&text).unwrap();
@@ -102,12 +106,12 @@ fn an_address_comes_back_with_its_label_and_lifetime() {
     }
     let output = netns.run(|| Command::new("ip").args(["addr", "show", "v0"]).output());
     let text = String::from_utf8(output.unwrap().unwrap().stdout).unwrap();
-    for want in [
+    for expected in [
         "10.7.0.1/24 brd 10.7.0.255 scope global v0:nfs",
         "10.7.0.9/24 metric 300",
         "10.8.0.1 peer 10.8.0.2/32",
     ] {
-        assert!(text.contains(want), "no {want:?} in {text}");
+        assert!(text.contains(expected), "no {expected:?} in {text}");
     }
     assert!(
         text.contains("preferred_lft 2000sec") || text.contains("preferred_lft 1999sec"),

@@ -17,7 +17,7 @@ BINDIR ?= /usr/local/bin
 help: ## Lists the commands
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
-demo: setup ## Shows pods on a software InfiniBand fabric: children, a bond, whole ports, and Multus in a cluster (two minutes, more the first time)
+demo: setup ## Shows pods on a software InfiniBand fabric: children, a bond, whole ports, and a cluster with kubelets (a few minutes, more the first time)
 	@DEMO_COLOUR="$$([[ -t 1 ]] && echo 1)" tests/demo/run --build
 
 test: setup ## Runs what CI runs: lints, units, namespaces, clusters without kubelets, the fabric in VMs on two kernels

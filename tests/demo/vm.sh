@@ -1,37 +1,23 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Shows the main use. Runs inside the fabric's VM, which tests/demo/run boots for each act:
+# The first two acts. Runs inside the fabric's VM, which tests/demo/run boots for each act:
 #
-#   demo.sh first|second|third
+#   vm.sh first|second
 #
 # First act: two pods get IPoIB interfaces from cni-ipoib and addresses from rdma-ipam, exchange packets over InfiniBand, and
 # leave nothing behind. Second act: the cable of a bond's active port is pulled. Then two pods get a whole port each, with its
-# RDMA device, which no other pod sees. Third act: pods of a cluster name a network in their annotation, Multus attaches them to
-# it, and `rdmanet addresses` prints which pod has which address.
+# RDMA device, which no other pod sees.
 #
-# The script fails at the first check that fails. DEMO_COLOUR=1 colours the output.
+# The script fails at the first check that fails.
 set -euo pipefail
+
+# shellcheck source=tests/demo/show.sh
+source "$(dirname "${BASH_SOURCE[0]}")/show.sh"
 
 export CNI_PATH=/opt/cni/bin NETCONFPATH=/etc/cni/net.d PATH=/opt/cni/bin:$PATH
 store=/var/lib/cni/rdma-ipam
 
-bold='' dim='' green='' plain=''
-if [[ ${DEMO_COLOUR:-} == 1 ]]; then
-	bold=$'\e[1m' dim=$'\e[2m' green=$'\e[32m' plain=$'\e[0m'
-fi
-
-step() { printf '\n%s%s%s\n' "$bold" "$*" "$plain"; }
-# show COMMAND...: prints the command as a person would type it, and its output.
-show() {
-	printf '%s  $ %s%s\n' "$dim" "$*" "$plain"
-	"$@" 2>&1 | { sed 's/^/    /' && printf '\n'; } | sed '/^$/d'
-}
-fact() { printf '  %s✔%s %s\n' "$green" "$plain" "$*"; }
-broken() {
-	printf '  ✘ %s\n' "$*"
-	exit 1
-}
 address() { ip -n "$1" -json -4 addr show net1 | jq -r '.[0].addr_info[0].local'; }
 
 attach() { show env CNI_IFNAME=net1 cnitool add "$1" "/run/netns/$2"; }
@@ -196,70 +182,8 @@ second_act() {
 	nothing_left
 }
 
-# --- third act ---------------------------------------------------------------------------------------------------
-
-# runtime COMMAND POD: calls Multus as a container runtime does. The sandbox has the name of the pod.
-runtime() {
-	CNI_COMMAND=$1 CNI_CONTAINERID=$2 CNI_NETNS=/run/netns/$2 CNI_IFNAME=eth0 \
-		CNI_ARGS="IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=$2;K8S_POD_UID=${uids[$2]}" multus <<-'EOF'
-		{ "cniVersion": "1.1.0", "name": "multus", "type": "multus", "kubeconfig": "/kube/multus",
-		  "delegates": [{ "cniVersion": "1.0.0", "name": "cluster", "plugins": [{ "type": "ptp", "ipam": {
-		    "type": "host-local", "ranges": [[{ "subnet": "10.244.0.0/24" }]], "routes": [{ "dst": "0.0.0.0/0" }] } }] }] }
-	EOF
-}
-# start POD: repeats ADD until it succeeds, as a kubelet does. Multus waits only a quarter of a second for the API server, which
-# may be too short in an emulated VM.
-start() {
-	ip netns add "$1"
-	ip -n "$1" link set lo up
-	for ((i = 0; i < 20; i++)); do
-		! runtime ADD "$1" >"/tmp/$1.log" 2>&1 || return 0
-		runtime DEL "$1" >/dev/null 2>&1
-		sleep 0.2
-	done
-	broken "Multus: $(cat "/tmp/$1.log")"
-}
-declare -A uids
-
-third_act() {
-	export KUBECONFIG=/kube/admin
-	step '12. The same node in a cluster, whose API server is outside of this machine'
-	RDMANET_NODE=node-1 KUBECONFIG=/kube/agent rdmanet-agent >/tmp/agent.log 2>&1 &
-	for ((i = 0; i < 100; i++)); do
-		[[ -f $store/pools/rail0/pool.json ]] && break
-		sleep 0.1
-	done
-	[[ -f $store/pools/rail0/pool.json ]] || broken "the agent has no block: $(tail -n 3 /tmp/agent.log)"
-	show kubectl get network-attachment-definitions,ippools,ipblocks
-
-	step '13. Two pods ask for a network in their annotation'
-	show cat /script/trainer-0.yaml
-	for pod in trainer-0 trainer-1; do
-		uids[$pod]=$(sed "s/trainer-0/$pod/" /script/trainer-0.yaml | kubectl create -f - -o jsonpath='{.metadata.uid}')
-	done
-
-	step '14. The runtime calls Multus, Multus cni-ipoib, and that rdma-ipam'
-	start trainer-0
-	start trainer-1
-	show ip -n trainer-0 -brief addr show
-	there=$(ip -n trainer-1 -json -4 addr show ib0 | jq -r '.[0].addr_info[0].local')
-	show ip netns exec trainer-0 ping -c 2 -i 0.3 "$there"
-	show sh -c "kubectl get pod trainer-0 -o jsonpath='{.metadata.annotations.k8s\.v1\.cni\.cncf\.io/network-status}' | jq -c '.[1]'"
-
-	step '15. Who has which address'
-	show rdmanet addresses
-	[[ $(rdmanet addresses -o json | grep -c "$there") -gt 0 ]] || broken "rdmanet addresses does not know $there"
-	fact "each with its pod, from the status that Multus wrote and from this node's leases"
-
-	step '16. The pods go'
-	for pod in trainer-0 trainer-1; do runtime DEL "$pod"; done
-	kubectl delete pod trainer-0 trainer-1 --grace-period 0 --force >/dev/null 2>&1
-	show rdmanet addresses
-	nothing_left
-}
-
 case ${1:-} in
-first | second | third) "${1}_act" ;;
-*) broken 'say which act: first, second or third' ;;
+first | second) "${1}_act" ;;
+*) broken 'say which act: first or second' ;;
 esac
 printf '\n'

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Shared by the module tests: a plugin with its own directory, and a disk and clock under the test's
-//! control.
+//! Shared by the module tests: a plugin with its own directory, a disk and clock under the test's control, and the
+//! `pool.json` of a node.
 
 use crate::RdmaIpam;
 use crate::clock::Clock;
-use crate::store::{Disk, Identity, NodeDisk};
+use crate::config::Place;
+use crate::pool::{Allocation, Block, BlockState, Counters, FORMAT, PoolFile, PoolRange};
+use crate::store::{Disk, Identity, Node, NodeDisk, Store};
 use common::cni::dispatch::{Call, Plugin};
-use common::cni::{Args, Attachment, CniResult, Conf, Error, GcConf};
+use common::cni::{Args, Attachment, CniResult, Code, Conf, Dns, Error, GcConf};
 use serde_json::{Value, json};
 use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
@@ -14,6 +16,63 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
+
+/// The boot id of every fixture, and the one in which the blocks of [`pool_file`] were confirmed.
+pub(crate) const BOOT_ID: &str = "00b00710-0000-4000-8000-000000000001";
+
+/// A pool of 10.0.0.0/24 without gateway, of which this node has `blocks`, all active.
+pub(crate) fn pool_file(name: &str, blocks: &[&str]) -> PoolFile {
+    let active = |cidr: &&str| block(cidr, BlockState::Active);
+    PoolFile {
+        format: FORMAT,
+        pool: name.parse().unwrap(),
+        uid: "u".to_owned(),
+        generation: 1,
+        node: "n1".to_owned(),
+        node_uid: "nu".to_owned(),
+        boot_id: BOOT_ID.to_owned(),
+        quarantine_seconds: 600,
+        cooldown_seconds: 30,
+        allocation: Allocation::Blocks,
+        ranges: vec![range("10.0.0.0/24")],
+        reserved: Vec::new(),
+        routes: Vec::new(),
+        dns: Dns::default(),
+        namespaces: None,
+        blocks: blocks.iter().map(active).collect(),
+        priority: 0,
+        fallback: Vec::new(),
+        counters: Counters::default(),
+    }
+}
+
+/// The whole of `subnet`, without gateway.
+pub(crate) fn range(subnet: &str) -> PoolRange {
+    PoolRange {
+        subnet: subnet.parse().unwrap(),
+        start: None,
+        end: None,
+        gateway: None,
+        exclude: Vec::new(),
+    }
+}
+
+pub(crate) fn block(cidr: &str, state: BlockState) -> Block {
+    Block {
+        name: format!("default-{cidr}"),
+        cidr: cidr.parse().unwrap(),
+        epoch: 1,
+        state,
+    }
+}
+
+/// Fails unless `error` has `code` and its message has each of `parts`.
+pub(crate) fn assert_error(error: &Error, code: Code, parts: &[&str]) {
+    assert_eq!(error.code, code, "{error:?}");
+    for part in parts {
+        assert!(error.msg.contains(part), "{error:?} lacks {part:?}");
+    }
+}
 
 /// The fault of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,7 +267,7 @@ impl Fixture {
             listed: Cell::new(0),
         };
         let clock = HandClock {
-            boot: RefCell::new("00b00710-0000-4000-8000-000000000001".to_owned()),
+            boot: RefCell::new(BOOT_ID.to_owned()),
             since_boot: Cell::new(Duration::from_secs(1000)),
             now: Cell::new(SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000)),
             synchronized: Cell::new(true),
@@ -286,6 +345,17 @@ impl Fixture {
             path: Vec::new(),
             netns_override: false,
         }
+    }
+
+    /// Works on the store of this fixture's network, as the agent does.
+    pub(crate) fn with_store<T>(&self, work: impl FnOnce(&Store) -> T) -> T {
+        let place = Place::read(&self.call(&json!({})).conf).unwrap();
+        let node = Node {
+            disk: &self.plugin.disk,
+            clock: &self.plugin.clock,
+            lock_wait: Duration::from_millis(200),
+        };
+        work(&Store::new(&place, &node).unwrap())
     }
 
     pub(crate) fn try_add(&self, id: &str) -> Result<CniResult, Error> {

@@ -3,61 +3,47 @@
 //! library.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod plugin;
+
 use ipam::agent::{Reply, Request, Verb};
-use ipam::clock::KernelClock;
+use ipam::clock::{Clock, KernelClock};
 use ipam::config::Place;
-use ipam::pool::{Allocation, Block, BlockState, Counters, FORMAT, PoolFile, PoolRange};
+use ipam::pool::PoolFile;
 use ipam::store::{LOCK_WAIT, Node, NodeDisk, Store};
-use serde_json::{Value, json};
+use ipnetwork::IpNetwork;
+use plugin::{BINARY, Dice, addresses, document};
+use serde_json::json;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
-
-const BINARY: &str = env!("CARGO_BIN_EXE_rdma-ipam");
 
 /// Addresses per block.
 const BLOCK: usize = 16;
 
 fn start(dir: &Path, verb: &str, id: &str) -> Child {
     let conf = json!({"cniVersion": "1.1.0", "name": "ibnet", "ipam": {"type": "rdma-ipam", "pool": "rail0", "dataDir": dir}});
-    let mut child = Command::new(BINARY)
-        .env("CNI_COMMAND", verb)
-        .env("CNI_CONTAINERID", id)
-        .env("CNI_IFNAME", "net1")
-        .env("CNI_NETNS", "/no/such/netns")
-        .env("CNI_PATH", "/opt/cni/bin")
+    let mut command = Command::new(BINARY);
+    command
         .env(
             "CNI_ARGS",
             "K8S_POD_NAMESPACE=default;K8S_POD_NAME=a;K8S_POD_UID=u",
         )
-        .env("RDMANET_AGENT_SOCKET", dir.join("agent.sock"))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // A process that is killed before it reads leaves a broken pipe.
-    let _ = child.stdin.take().unwrap().write_all(conf.to_string().as_bytes());
-    child
+        .env("RDMANET_AGENT_SOCKET", dir.join("agent.sock"));
+    plugin::start(command, verb, id, &conf)
 }
 
 fn run(dir: &Path, verb: &str, id: &str) -> Output {
     start(dir, verb, id).wait_with_output().unwrap()
 }
 
-fn document(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"))
-}
-
 fn address(output: &Output) -> String {
-    assert!(output.status.success(), "{output:?}");
-    document(output)["ips"][0]["address"].as_str().unwrap().to_owned()
+    addresses(output).remove(0)
 }
 
 /// Works on the pool as an agent does.
@@ -73,46 +59,18 @@ fn with<T>(dir: &Path, work: impl FnOnce(&Store) -> T) -> T {
 
 /// The pool 10.0.0.0/16 with the first `blocks` blocks, of which `leaving` are being drained.
 fn write(dir: &Path, blocks: usize, leaving: usize) {
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
-    let block = |i: usize| Block {
-        name: format!("default-4-{i}"),
-        cidr: format!("10.0.{}.{}/28", (i + 1) * BLOCK / 256, (i + 1) * BLOCK % 256)
-            .parse()
-            .unwrap(),
-        epoch: 1,
-        state: if i < leaving {
-            BlockState::Draining
-        } else {
-            BlockState::Active
-        },
+    let block = |i: usize| {
+        json!({
+            "name": format!("default-4-{i}"), "epoch": 1, "state": if i < leaving { "draining" } else { "active" },
+            "cidr": format!("10.0.{}.{}/28", (i + 1) * BLOCK / 256, (i + 1) * BLOCK % 256),
+        })
     };
-    let pool = PoolFile {
-        format: FORMAT,
-        pool: "rail0".parse().unwrap(),
-        uid: "u".to_owned(),
-        generation: 1,
-        node: "n1".to_owned(),
-        node_uid: "nu".to_owned(),
-        boot_id: boot.trim().to_owned(),
-        quarantine_seconds: 600,
-        cooldown_seconds: 0,
-        allocation: Allocation::Blocks,
-        ranges: vec![PoolRange {
-            subnet: "10.0.0.0/16".parse().unwrap(),
-            start: None,
-            end: None,
-            gateway: None,
-            exclude: Vec::new(),
-        }],
-        reserved: Vec::new(),
-        routes: Vec::new(),
-        dns: common::cni::Dns::default(),
-        namespaces: None,
-        blocks: (0..blocks).map(block).collect(),
-        priority: 0,
-        fallback: Vec::new(),
-        counters: Counters::default(),
-    };
+    let pool: PoolFile = serde_json::from_value(json!({
+        "format": 1, "pool": "rail0", "uid": "u", "generation": 1, "node": "n1", "nodeUID": "nu",
+        "bootID": KernelClock.boot_id().unwrap(), "quarantineSeconds": 600, "cooldownSeconds": 0,
+        "ranges": [{"subnet": "10.0.0.0/16"}], "blocks": (0..blocks).map(block).collect::<Vec<_>>(),
+    }))
+    .unwrap();
     with(dir, |store| store.enter().unwrap().write_pool(&pool).unwrap());
 }
 
@@ -155,25 +113,17 @@ impl Agent {
     }
 }
 
+/// How many addresses of the blocks `cidrs` are taken.
+fn taken(dir: &Path, cidrs: &[IpNetwork]) -> u64 {
+    let usage = with(dir, |store| store.enter().unwrap().usage(None, cidrs).unwrap());
+    usage.iter().map(|usage| usage.taken).sum()
+}
+
 fn claim(dir: &Path, claimed: &AtomicUsize, most: usize) -> Reply {
     let blocks = claimed.load(Ordering::SeqCst);
-    let taken = with(dir, |store| {
-        let locked = store.enter().unwrap();
-        let cidrs: Vec<_> = locked
-            .pool()
-            .unwrap()
-            .unwrap()
-            .active()
-            .map(|block| block.cidr)
-            .collect();
-        locked
-            .usage(None, &cidrs)
-            .unwrap()
-            .iter()
-            .map(|usage| usage.taken)
-            .sum::<u64>()
-    });
-    if taken < (blocks * BLOCK) as u64 {
+    let pool = with(dir, |store| store.pool().unwrap().unwrap());
+    let active: Vec<_> = pool.active().map(|block| block.cidr).collect();
+    if taken(dir, &active) < (blocks * BLOCK) as u64 {
         return Reply::Local;
     }
     if blocks == most {
@@ -233,18 +183,11 @@ fn two_hundred_adds_get_unique_addresses_from_few_blocks() {
 fn kills_with_an_agent_duplicate_and_lose_no_address() {
     let dir = tempfile::tempdir().unwrap();
     let agent = Agent::start(dir.path(), 2);
-    let mut state = 42_u64;
-    // Knuth's MMIX generator: pseudo-random, and the same in every run.
-    let mut dice = |limit: u64| {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % limit
-    };
+    let mut dice = Dice(42);
     for _ in 0..200 {
-        let id = format!("pod-{}", dice(40));
-        let mut child = start(dir.path(), if dice(2) == 0 { "ADD" } else { "DEL" }, &id);
-        std::thread::sleep(Duration::from_micros(dice(4000)));
+        let id = format!("pod-{}", dice.below(40));
+        let mut child = start(dir.path(), if dice.below(2) == 0 { "ADD" } else { "DEL" }, &id);
+        std::thread::sleep(Duration::from_micros(dice.below(4000)));
         child.kill().unwrap();
         child.wait().unwrap();
     }
@@ -271,25 +214,13 @@ fn a_draining_block_allocates_nothing_while_pods_come_and_go() {
         store.pool().unwrap().unwrap().blocks[..2].to_vec()
     });
     let cidrs: Vec<_> = leaving.iter().map(|block| block.cidr).collect();
-    let taken = |dir: &Path| -> u64 {
-        with(dir, |store| {
-            store
-                .enter()
-                .unwrap()
-                .usage(None, &cidrs)
-                .unwrap()
-                .iter()
-                .map(|usage| usage.taken)
-                .sum()
-        })
-    };
-    let at_the_change = taken(dir.path());
+    let at_the_change = taken(dir.path(), &cidrs);
     children.extend((20..32).map(|i| start(dir.path(), "ADD", &format!("pod-{i}"))));
     for child in children {
         address(&child.wait_with_output().unwrap());
     }
     assert_eq!(
-        taken(dir.path()),
+        taken(dir.path(), &cidrs),
         at_the_change,
         "a leaving block allocates nothing more"
     );

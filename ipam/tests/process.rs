@@ -2,15 +2,15 @@
 //! The binary itself: many at once, killed at any moment, on disks with faults.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod plugin;
+
+use plugin::{BINARY, Dice, addresses, addresses_of, document, start};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Output};
 use std::time::{Duration, Instant};
-
-const BINARY: &str = env!("CARGO_BIN_EXE_rdma-ipam");
 
 fn conf(dir: &Path, ipam: &Value) -> Value {
     let mut ipam = ipam.clone();
@@ -19,43 +19,10 @@ fn conf(dir: &Path, ipam: &Value) -> Value {
     json!({"cniVersion": "1.1.0", "name": "ibnet", "ipam": ipam})
 }
 
-fn start(mut command: Command, verb: &str, id: &str, conf: &Value) -> Child {
-    command
-        .env("CNI_COMMAND", verb)
-        .env("CNI_CONTAINERID", id)
-        .env("CNI_IFNAME", "net1");
-    command
-        .env("CNI_NETNS", "/no/such/netns")
-        .env("CNI_PATH", "/opt/cni/bin");
-    command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    // A process that is killed before it reads leaves a broken pipe, which is what this test is about.
-    let _ = child.stdin.take().unwrap().write_all(conf.to_string().as_bytes());
-    child
-}
-
 fn run(verb: &str, id: &str, conf: &Value) -> Output {
     start(Command::new(BINARY), verb, id, conf)
         .wait_with_output()
         .unwrap()
-}
-
-fn document(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"))
-}
-
-/// The addresses of a successful ADD.
-fn addresses(output: &Output) -> Vec<String> {
-    assert!(output.status.success(), "{output:?}");
-    let ips = document(output)["ips"].clone();
-    ips.as_array()
-        .unwrap()
-        .iter()
-        .map(|ip| ip["address"].as_str().unwrap().to_owned())
-        .collect()
 }
 
 #[test]
@@ -141,19 +108,6 @@ fn fifty_concurrent_adds_get_fifty_addresses() {
     assert_eq!(given.len(), 100, "{given:?}");
 }
 
-/// Pseudo-random numbers, the same in every run (Knuth's MMIX generator).
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % limit
-    }
-}
-
 /// How long one ADD of this build takes here, in microseconds.
 fn usual_time(conf: &Value) -> u64 {
     let mut times: Vec<Duration> = (0..11)
@@ -193,7 +147,7 @@ fn three_hundred_kills_duplicate_and_lose_no_address() {
         let answered = output
             .stdout
             .ends_with(b"\n")
-            .then(|| addresses_of_json(&output.stdout));
+            .then(|| addresses_of(&document(&output)));
         if verb == "DEL" {
             assert!(run("DEL", &id, &conf).status.success(), "round {round}");
             live.remove(&id);
@@ -224,19 +178,10 @@ fn three_hundred_kills_duplicate_and_lose_no_address() {
     );
 }
 
-fn addresses_of_json(stdout: &[u8]) -> Vec<String> {
-    let result: Value = serde_json::from_slice(stdout).unwrap();
-    result["ips"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|ip| ip["address"].as_str().unwrap().to_owned())
-        .collect()
-}
-
-/// Runs `script` with a small tmpfs of its own mounted at `$1`; `$2` is the plugin. Without the rights of root it needs
+/// Runs `script` with a small tmpfs of its own mounted at `$1`; `$2` is the plugin. It must succeed. Returns its output and the
+/// documents on its stdout. Without the rights of root it needs
 /// user namespaces; where they are forbidden, the test fails and says so.
-fn on_small_disk(dir: &Path, script: &str, conf: &Value) -> Output {
+fn on_small_disk(dir: &Path, script: &str, conf: &Value) -> (Output, Vec<Value>) {
     let mut command = Command::new("unshare");
     if !nix::unistd::geteuid().is_root() {
         command.arg("--map-root-user");
@@ -250,7 +195,11 @@ fn on_small_disk(dir: &Path, script: &str, conf: &Value) -> Output {
         .arg(dir)
         .arg(BINARY)
         .env("CONF", conf.to_string());
-    start(command, "ADD", "a", conf).wait_with_output().unwrap()
+    let output = start(command, "ADD", "a", conf).wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let answers = serde_json::Deserializer::from_slice(&output.stdout).into_iter();
+    let answers = answers.map(Result::unwrap).collect();
+    (output, answers)
 }
 
 #[test]
@@ -268,12 +217,7 @@ fn on_a_full_disk_add_fails_with_a_remedy_and_del_succeeds() {
         rm "$1/filler"
         add c "$2"
     "#;
-    let output = on_small_disk(dir.path(), script, &conf);
-    assert!(output.status.success(), "{output:?}");
-    let answers: Vec<Value> = serde_json::Deserializer::from_slice(&output.stdout)
-        .into_iter()
-        .map(Result::unwrap)
-        .collect();
+    let (output, answers) = on_small_disk(dir.path(), script, &conf);
     let [first, full, status, last] = answers.as_slice() else {
         panic!("{output:?}")
     };
@@ -312,12 +256,7 @@ fn a_read_only_disk_still_answers_a_repeated_add() {
         printf '%s' "$CONF" | CNI_COMMAND=DEL CNI_CONTAINERID=unknown "$2"
         printf '%s' "$CONF" | CNI_COMMAND=DEL CNI_CONTAINERID=a "$2" || true
     "#;
-    let output = on_small_disk(dir.path(), script, &conf);
-    assert!(output.status.success(), "{output:?}");
-    let answers: Vec<Value> = serde_json::Deserializer::from_slice(&output.stdout)
-        .into_iter()
-        .map(Result::unwrap)
-        .collect();
+    let (output, answers) = on_small_disk(dir.path(), script, &conf);
     let [first, again, refused, kept] = answers.as_slice() else {
         panic!("{output:?}")
     };

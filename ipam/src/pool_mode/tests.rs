@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+mod allocate;
 mod ask;
 mod early;
 mod faults;
@@ -7,8 +8,8 @@ mod reboot;
 mod several;
 
 use crate::agent::{Reply, Request};
-use crate::pool::{Allocation, Block, BlockState, Counters, FORMAT, PoolFile, PoolRange};
-use crate::testing::Fixture;
+use crate::pool::{Counters, PoolFile};
+use crate::testing::{Fixture, pool_file};
 use common::cni::{Code, Error};
 use serde_json::json;
 use std::io::{BufRead, BufReader, Write};
@@ -17,54 +18,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-/// A pool of 10.0.0.0/24 without gateway, with `blocks` of this node.
+/// A pool of 10.0.0.0/24 without gateway, with `blocks` of this node and with counted addresses.
 pub(super) fn pool(name: &str, blocks: &[&str]) -> PoolFile {
     PoolFile {
-        format: FORMAT,
-        pool: name.parse().unwrap(),
-        uid: "u".to_owned(),
-        generation: 1,
-        node: "n1".to_owned(),
-        node_uid: "nu".to_owned(),
-        boot_id: "00b00710-0000-4000-8000-000000000001".to_owned(),
-        quarantine_seconds: 600,
-        cooldown_seconds: 30,
-        allocation: Allocation::Blocks,
-        ranges: vec![range("10.0.0.0/24")],
-        reserved: Vec::new(),
-        routes: Vec::new(),
-        dns: common::cni::Dns::default(),
-        namespaces: None,
-        blocks: blocks
-            .iter()
-            .map(|cidr| block(cidr, BlockState::Active))
-            .collect(),
-        priority: 0,
-        fallback: Vec::new(),
         counters: Counters {
             size: 254,
             used: 100,
             free: 96,
         },
-    }
-}
-
-pub(super) fn range(subnet: &str) -> PoolRange {
-    PoolRange {
-        subnet: subnet.parse().unwrap(),
-        start: None,
-        end: None,
-        gateway: None,
-        exclude: Vec::new(),
-    }
-}
-
-pub(super) fn block(cidr: &str, state: BlockState) -> Block {
-    Block {
-        name: format!("default-{cidr}"),
-        cidr: cidr.parse().unwrap(),
-        epoch: 1,
-        state,
+        ..pool_file(name, blocks)
     }
 }
 

@@ -78,10 +78,10 @@ fn a_list_in_place_of_an_object_is_refused() {
     ];
     for (ipam, place) in cases {
         let error = read(&ipam).unwrap_err();
-        assert_eq!(error.code, Code::DECODE, "{error}");
-        assert!(
-            error.msg.contains(&format!("{place} is a list, want an object")),
-            "{error}"
+        assert_error(
+            &error,
+            Code::DECODE,
+            &[&format!("{place} is a list, want an object")],
         );
     }
     for more in [

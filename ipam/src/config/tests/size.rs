@@ -84,8 +84,7 @@ fn too_many_ranges_or_exclusions_are_refused_with_the_limit() {
     ];
     for (ipam, expected) in cases {
         let error = read(&ipam).unwrap_err();
-        assert_eq!(error.code, Code::INVALID_CONFIG, "{error}");
-        assert!(error.msg.contains(expected), "{error}");
+        assert_error(&error, Code::INVALID_CONFIG, &[expected]);
     }
     read(&large(MOST_RANGES, MOST_EXCLUSIONS, false)).unwrap();
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-use super::{block, pool, range};
+use super::pool;
 use crate::pool::{AddressPlace, BlockState, PoolFile, PoolRanges};
 use crate::range::Family;
+use crate::testing::{assert_error, block, range};
 use common::cni::Code;
 use proptest::prelude::*;
 use std::net::{IpAddr, Ipv4Addr};
@@ -95,12 +96,10 @@ fn ranges_of_a_pool_that_was_never_accepted_are_damage() {
     let mut pool = pool();
     pool.ranges[0].gateway = Some("10.9.0.1".parse().unwrap());
     let error = PoolRanges::new(&pool, Path::new("/pools/rail0/pool.json")).unwrap_err();
-    assert_eq!(error.code, Code::STORE_CORRUPT);
-    assert!(
-        error
-            .msg
-            .contains("pool.json is damaged or foreign: ranges[0]: gateway 10.9.0.1 lies outside"),
-        "{error}"
+    assert_error(
+        &error,
+        Code::STORE_CORRUPT,
+        &["pool.json is damaged or foreign: ranges[0]: gateway 10.9.0.1 lies outside"],
     );
 }
 

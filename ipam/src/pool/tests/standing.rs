@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::pool;
 use crate::pool::{Confirmed, Standing};
-use crate::testing::HandClock;
+use crate::testing::{BOOT_ID, HandClock};
 use std::cell::Cell;
 use std::time::{Duration, SystemTime};
 
@@ -36,7 +36,7 @@ fn after_a_reboot_an_unsynchronized_clock_proves_nothing() {
         "{why}"
     );
     assert_eq!(
-        standing("00b00710-0000-4000-8000-000000000001"),
+        standing(BOOT_ID),
         Standing::Good,
         "in the agent's boot, no clock is needed"
     );
@@ -44,14 +44,8 @@ fn after_a_reboot_an_unsynchronized_clock_proves_nothing() {
 
 #[test]
 fn blocks_stay_valid_during_the_boot_of_their_confirmation() {
-    assert_eq!(
-        standing("00b00710-0000-4000-8000-000000000001", 1_000_000, Some(0)),
-        Standing::Good
-    );
-    assert_eq!(
-        standing("00b00710-0000-4000-8000-000000000001", 0, None),
-        Standing::Good
-    );
+    assert_eq!(standing(BOOT_ID, 1_000_000, Some(0)), Standing::Good);
+    assert_eq!(standing(BOOT_ID, 0, None), Standing::Good);
 }
 
 #[test]

@@ -1,24 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A node's requests to its agent, and the effect of the answers.
+//! A node's requests to its agent for a block or a pool, and the effect of the answers.
 
-use super::{Agent, assert_says, block, fixture, pool, range, refused, write};
+use super::{Agent, assert_says, fixture, pool, refused, write};
 use crate::agent::{Reply, Verb};
 use crate::pool::{Allocation, BlockState};
 use crate::range::Family;
-use crate::testing::attachment;
+use crate::testing::{attachment, block};
 use common::cni::{Code, Error};
-use std::net::IpAddr;
 use std::time::Duration;
-
-fn ip(text: &str) -> IpAddr {
-    text.parse().unwrap()
-}
-
-fn addresses(texts: &[&str]) -> Reply {
-    Reply::Addresses {
-        addresses: texts.iter().map(|text| ip(text)).collect(),
-    }
-}
 
 #[test]
 fn a_node_without_free_addresses_asks_the_agent_for_a_block() {
@@ -198,176 +187,6 @@ fn the_agent_is_asked_once_about_a_namespace_that_is_not_admitted() {
 }
 
 #[test]
-fn an_address_outside_the_nodes_blocks_is_allocated_by_the_agent() {
-    let fixture = fixture(&pool("rail0", &["10.0.0.32/30"]));
-    let agent = Agent::start(&fixture, |request| match request.verb {
-        Verb::Allocate => Some(addresses(&["10.0.0.200"])),
-        _ => Some(Reply::Done),
-    });
-    let result = fixture.request("a", &["10.0.0.200"]).unwrap();
-    assert_eq!(result.ips[0].address.to_string(), "10.0.0.200/24");
-    let text = std::fs::read_to_string(fixture.file("leases/a@eth0")).unwrap();
-    assert!(text.contains(r#""api":["10.0.0.200"]"#), "{text}");
-    fixture.assert_sound("with an address of the cluster");
-    assert_eq!(
-        fixture.request("a", &["10.0.0.200"]).unwrap(),
-        result,
-        "ADD again"
-    );
-    fixture.check("a", &result).unwrap();
-    assert_says(
-        &fixture.request("b", &["10.0.0.200"]).unwrap_err(),
-        Code::ADDRESS_IN_USE,
-        &["ns/pod"],
-    );
-    fixture.del("a").unwrap();
-    fixture.assert_sound("after DEL");
-    assert!(fixture.network().join("releases/10.0.0.200").exists());
-    let verbs: Vec<Verb> = agent.end().iter().map(|request| request.verb).collect();
-    assert_eq!(
-        verbs,
-        [Verb::Allocate, Verb::Release],
-        "a repeated ADD and CHECK do not ask the agent"
-    );
-}
-
-#[test]
-fn del_of_an_address_of_the_cluster_needs_no_agent() {
-    let fixture = fixture(&pool("rail0", &["10.0.0.32/30"]));
-    let agent = Agent::start(&fixture, |_| Some(addresses(&["10.0.0.200"])));
-    fixture.request("a", &["10.0.0.200"]).unwrap();
-    drop(agent);
-    fixture.del("a").unwrap();
-    assert!(fixture.network().join("releases/10.0.0.200").exists());
-    fixture.assert_sound("after DEL without agent");
-}
-
-#[test]
-fn an_address_whose_block_was_shared_after_add_is_left_to_the_agent() {
-    let mut file = pool("rail0", &["10.0.0.32/30", "10.0.0.64/30"]);
-    let fixture = fixture(&file);
-    for i in 0..5 {
-        fixture.add(&format!("a{i}"));
-    }
-    file.blocks[0].state = BlockState::Shared;
-    write(fixture.data_dir(), &file);
-    let agent = Agent::start(&fixture, |_| Some(Reply::Done));
-    fixture.del("a1").unwrap();
-    fixture.del("a4").unwrap();
-    assert!(fixture.network().join("releases/10.0.0.33").exists());
-    assert_eq!(
-        fixture.names("resting"),
-        ["10.0.0.64"],
-        "of a block that is the node's"
-    );
-    fixture.assert_sound("after DEL");
-    let requests = agent.end();
-    assert_eq!(requests.len(), 1, "{requests:?}");
-    assert_eq!(
-        (requests[0].verb, requests[0].ips.as_slice()),
-        (Verb::Release, [ip("10.0.0.33")].as_slice())
-    );
-}
-
-#[test]
-fn a_reserved_address_is_allocated_by_the_agent_even_in_the_nodes_block() {
-    let mut file = pool("rail0", &["10.0.0.32/30"]);
-    file.reserved = vec!["10.0.0.33".to_owned()];
-    let fixture = fixture(&file);
-    assert_eq!(fixture.add("a"), ["10.0.0.32"]);
-    assert_eq!(fixture.add("b"), ["10.0.0.34"], "in turn it is left out");
-    let agent = Agent::start(&fixture, |_| Some(addresses(&["10.0.0.33"])));
-    fixture.request("c", &["10.0.0.33"]).unwrap();
-    assert_eq!(agent.end()[0].ips, [ip("10.0.0.33")]);
-}
-
-#[test]
-fn one_family_may_come_from_the_block_and_the_other_from_the_agent() {
-    let mut file = pool("rail0", &["10.0.0.32/30", "fd00::10/127"]);
-    file.ranges.push(range("fd00::/64"));
-    let fixture = fixture(&file);
-    let agent = Agent::start(&fixture, |_| Some(addresses(&["fd00::77"])));
-    let result = fixture.request("a", &["fd00::77"]).unwrap();
-    let given: Vec<String> = result.ips.iter().map(|ip| ip.address.to_string()).collect();
-    assert_eq!(given, ["10.0.0.32/24", "fd00::77/64"]);
-    let asked = agent.end();
-    assert_eq!(
-        (asked[0].ips.as_slice(), asked[0].families.len()),
-        ([ip("fd00::77")].as_slice(), 0)
-    );
-    fixture.del("a").unwrap();
-    assert_eq!(fixture.names("resting"), ["10.0.0.32"]);
-    assert!(fixture.network().join("releases/fd00::77").exists());
-}
-
-#[test]
-fn a_pool_may_let_the_agent_allocate_every_address() {
-    let mut file = pool("rail0", &[]);
-    file.allocation = Allocation::Agent;
-    let fixture = fixture(&file);
-    let agent = Agent::start(&fixture, |request| match request.verb {
-        Verb::Allocate => Some(addresses(&["10.0.0.9"])),
-        _ => Some(Reply::Done),
-    });
-    assert_eq!(fixture.add("a"), ["10.0.0.9"]);
-    fixture.status().unwrap();
-    let asked = agent.end();
-    assert_eq!(
-        (asked[0].verb, asked[0].families.as_slice()),
-        (Verb::Allocate, [Family::V4].as_slice())
-    );
-    assert_eq!(asked[1].verb, Verb::Status);
-}
-
-#[test]
-fn the_agent_may_override_where_an_attachments_address_comes_from() {
-    let mut file = pool("rail0", &["10.0.0.32/32"]);
-    file.allocation = Allocation::Agent;
-    let fixture = fixture(&file);
-    let agent = Agent::start(&fixture, |request| match request.verb {
-        Verb::Allocate if request.attachment.as_ref().unwrap().owner == attachment("a") => Some(Reply::Local),
-        Verb::Allocate => Some(addresses(&["10.0.0.200"])),
-        Verb::Claim => Some(Reply::Allocate { families: Vec::new() }),
-        _ => Some(Reply::Done),
-    });
-    assert_eq!(
-        fixture.add("a"),
-        ["10.0.0.32"],
-        "not a pod that keeps its address"
-    );
-    file.allocation = Allocation::Blocks;
-    write(fixture.data_dir(), &file);
-    assert_eq!(
-        fixture.add("b"),
-        ["10.0.0.200"],
-        "no free block, but a shared address"
-    );
-    let verbs: Vec<Verb> = agent.end().iter().map(|request| request.verb).collect();
-    assert_eq!(verbs, [Verb::Allocate, Verb::Claim, Verb::Allocate]);
-}
-
-#[test]
-fn only_the_family_that_is_short_comes_from_the_agent() {
-    let mut file = pool("rail0", &["10.0.0.32/30"]);
-    file.ranges.push(range("fd00::/64"));
-    let fixture = fixture(&file);
-    let agent = Agent::start(&fixture, |request| match request.verb {
-        Verb::Claim => Some(Reply::Allocate {
-            families: request.families.clone(),
-        }),
-        _ => Some(addresses(&["fd00::77"])),
-    });
-    assert_eq!(fixture.add("a"), ["10.0.0.32", "fd00::77"]);
-    let asked = agent.end();
-    assert_eq!(
-        (asked[1].verb, asked[1].families.as_slice()),
-        (Verb::Allocate, [Family::V6].as_slice())
-    );
-    fixture.del("a").unwrap();
-    assert_eq!(fixture.names("resting"), ["10.0.0.32"]);
-}
-
-#[test]
 fn in_a_sticky_pool_other_pods_need_no_agent() {
     let mut file = pool("rail0", &["10.0.0.32/30"]);
     file.allocation = Allocation::Sticky;
@@ -386,60 +205,6 @@ fn in_a_sticky_pool_other_pods_need_no_agent() {
 }
 
 #[test]
-fn an_address_that_the_agent_released_meanwhile_is_not_used() {
-    let fixture = fixture(&pool("rail0", &["10.0.0.32/30"]));
-    let asking = fixture.file("asking/a@eth0");
-    let agent = Agent::start(&fixture, move |request| {
-        if request.verb == Verb::Release {
-            return Some(Reply::Done);
-        }
-        // The agent does this for an attachment without a lease at two checks, half a minute apart.
-        std::fs::remove_file(&asking).unwrap();
-        Some(addresses(&["10.0.0.200"]))
-    });
-    let error = fixture.request("a", &["10.0.0.200"]).unwrap_err();
-    assert_says(&error, Code::TRY_AGAIN, &["the agent took its addresses back"]);
-    fixture.assert_sound("after an answer that came too late");
-    assert!(fixture.names("leases").is_empty());
-    assert_eq!(agent.end().last().unwrap().verb, Verb::Release);
-}
-
-#[test]
-fn del_stops_a_running_add_from_using_the_agents_answer() {
-    let fixture = fixture(&pool("rail0", &["10.0.0.32/30"]));
-    fixture.add("b");
-    std::fs::create_dir_all(fixture.file("asking")).unwrap();
-    std::fs::write(fixture.file("asking/a@eth0"), "").unwrap();
-    let agent = Agent::start(&fixture, |_| Some(Reply::Done));
-    fixture.del("a").unwrap();
-    assert!(fixture.names("asking").is_empty());
-    assert_eq!(agent.end()[0].verb, Verb::Release);
-}
-
-#[test]
-fn an_agent_that_does_not_answer_leaves_nothing() {
-    let fixture = fixture(&pool("rail0", &["10.0.0.32/30"]));
-    let agent = Agent::start(&fixture, |_| None);
-    let error = fixture.request("a", &["10.0.0.200"]).unwrap_err();
-    assert_says(
-        &error,
-        Code::TRY_AGAIN,
-        &[
-            "address 10.0.0.200 can only be had by way of the agent",
-            "no answer within 1000 ms",
-        ],
-    );
-    fixture.assert_sound("after silence");
-    assert!(fixture.names("asking").is_empty() && fixture.names("leases").is_empty());
-    let asked = agent.end();
-    assert_eq!(
-        asked.last().unwrap().verb,
-        Verb::Release,
-        "it may have created the address nevertheless"
-    );
-}
-
-#[test]
 fn add_ends_at_the_limit_when_other_calls_take_the_claimed_blocks() {
     let fixture = fixture(&pool("rail0", &["10.0.0.32/32"]));
     fixture.add("a");
@@ -448,41 +213,6 @@ fn add_ends_at_the_limit_when_other_calls_take_the_claimed_blocks() {
     assert_says(&error, Code::TRY_AGAIN, &["all 1 IPv4"]);
     let count = agent.end().len();
     assert!((2..=140).contains(&count), "{count} questions in a second");
-}
-
-#[test]
-fn an_answer_that_contradicts_the_pool_is_refused_and_released() {
-    let fixture = fixture(&pool("rail0", &["10.0.0.32/30"]));
-    fixture.add("held");
-    for (answer, code, what) in [
-        (
-            Some(addresses(&["10.9.9.9"])),
-            Code::INTERNAL,
-            "the agent gave 10.9.9.9, which lies outside",
-        ),
-        (
-            Some(addresses(&["10.0.0.32"])),
-            Code::ADDRESS_IN_USE,
-            "10.0.0.32 is in use by eth0 of container held",
-        ),
-        (
-            Some(Reply::Done),
-            Code::INTERNAL,
-            "install the plugin that came with",
-        ),
-    ] {
-        let mut file = pool("rail0", &["10.0.0.32/30"]);
-        file.allocation = Allocation::Agent;
-        write(fixture.data_dir(), &file);
-        let agent = Agent::start(&fixture, move |request| match request.verb {
-            Verb::Allocate => answer.clone(),
-            _ => Some(Reply::Done),
-        });
-        assert_says(&fixture.try_add("a").unwrap_err(), code, &[what]);
-        assert_eq!(agent.end().last().unwrap().verb, Verb::Release);
-        assert_eq!(fixture.names("leases"), ["held@eth0"]);
-        fixture.assert_sound(what);
-    }
 }
 
 #[test]

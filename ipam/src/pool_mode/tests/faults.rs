@@ -2,10 +2,10 @@
 //! Each change of an ADD with a request to the agent fails, or is the last one of its process; and random orders of
 //! calls.
 
-use super::{Agent, block, fixture, pool, write};
+use super::{Agent, fixture, pool, write};
 use crate::agent::{Reply, Verb};
 use crate::pool::BlockState;
-use crate::testing::{Fault, Fixture};
+use crate::testing::{Fault, Fixture, block};
 use common::cni::Code;
 use nix::libc::{EIO, ENOSPC};
 use proptest::prelude::*;

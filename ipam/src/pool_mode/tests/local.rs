@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A node without an agent.
 
-use super::{assert_says, block, fixture, pool, range, write};
+use super::{assert_says, fixture, pool, write};
 use crate::pool::BlockState;
-use crate::testing::{Fault, Fixture, attachment};
+use crate::testing::{Fault, Fixture, attachment, block, range};
 use common::cni::dispatch::Plugin;
 use common::cni::{Code, Route};
 use serde_json::json;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Several pools in one configuration, and fallback pools.
 
-use super::{Agent, assert_says, pool, range, refused, write};
+use super::{Agent, assert_says, pool, refused, write};
 use crate::agent::Verb;
 use crate::pool::PoolFile;
-use crate::testing::Fixture;
+use crate::testing::{BOOT_ID, Fixture, range};
 use common::cni::Code;
 use serde_json::json;
 
@@ -45,7 +45,7 @@ fn the_next_pool_is_used_when_the_first_is_exhausted() {
         let left = std::fs::read_dir(
             fixture
                 .data_dir()
-                .join("pools/spare/boot-00b00710-0000-4000-8000-000000000001/leases"),
+                .join(format!("pools/spare/boot-{BOOT_ID}/leases")),
         )
         .unwrap();
         assert_eq!(left.count(), 0);

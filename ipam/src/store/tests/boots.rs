@@ -2,7 +2,7 @@
 //! Directories of other boots: those that are removed, foreign ones, and ones in use.
 
 use super::single;
-use crate::testing::Fixture;
+use crate::testing::{BOOT_ID, Fixture, assert_error};
 use common::cni::Code;
 use std::fs;
 use std::path::Path;
@@ -50,11 +50,7 @@ fn a_foreign_directory_in_place_of_ours_is_refused_and_kept() {
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     fs::write(&file, "precious").unwrap();
     let error = fixture.try_add("a").unwrap_err();
-    assert_eq!(error.code, Code::STORE_CORRUPT, "{error}");
-    assert!(
-        error.msg.contains("boot-unfinished") && error.msg.contains("move it away"),
-        "{error}"
-    );
+    assert_error(&error, Code::STORE_CORRUPT, &["boot-unfinished", "move it away"]);
     assert_eq!(fs::read(&file).unwrap(), b"precious");
     fs::remove_file(file).unwrap();
     fixture.add("a");
@@ -87,7 +83,7 @@ fn another_boot_id_does_not_free_the_address_of_a_living_namespace() {
     fixture
         .del("unknown")
         .expect("DEL of an attachment without a lease has nothing to do");
-    "00b00710-0000-4000-8000-000000000001".clone_into(&mut fixture.plugin.clock.boot.borrow_mut());
+    BOOT_ID.clone_into(&mut fixture.plugin.clock.boot.borrow_mut());
     fixture.del("a").unwrap();
 }
 
@@ -96,16 +92,11 @@ fn the_agent_sees_living_leases_of_another_boot_id() {
     let fixture = single("10.0.0.0/24");
     fixture.add_in("a", Path::new(LIVING)).unwrap();
     read_another_boot_id(&fixture);
-    let place = crate::config::Place::read(&fixture.call(&serde_json::json!({})).conf).unwrap();
-    let node = crate::store::Node {
-        disk: &fixture.plugin.disk,
-        clock: &fixture.plugin.clock,
-        lock_wait: fixture.plugin.lock_wait,
-    };
-    let store = crate::store::Store::new(&place, &node).unwrap();
-    assert_eq!(store.leases().unwrap_err().code, Code::STORE_CORRUPT);
-    assert_eq!(store.owners().unwrap_err().code, Code::STORE_CORRUPT);
-    assert!(store.enter_existing().is_err());
+    fixture.with_store(|store| {
+        assert_eq!(store.leases().unwrap_err().code, Code::STORE_CORRUPT);
+        assert_eq!(store.owners().unwrap_err().code, Code::STORE_CORRUPT);
+        assert!(store.enter_existing().is_err());
+    });
 }
 
 #[test]

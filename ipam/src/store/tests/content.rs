@@ -2,7 +2,7 @@
 //! Damaged files, and files of other programs.
 
 use super::{dual, single};
-use crate::testing::Fixture;
+use crate::testing::{Fixture, assert_error};
 use common::cni::Code;
 use std::fs;
 use std::time::Duration;
@@ -95,10 +95,10 @@ fn a_copied_lease_is_not_accepted_for_another_attachment() {
     fixture.add("a");
     fs::copy(fixture.file("leases/a@eth0"), fixture.file("leases/b@eth0")).unwrap();
     let error = fixture.try_add("b").unwrap_err();
-    assert_eq!(error.code, Code::STORE_CORRUPT, "{error}");
-    assert!(
-        error.msg.contains("it is the lease of eth0 of container a"),
-        "{error}"
+    assert_error(
+        &error,
+        Code::STORE_CORRUPT,
+        &["it is the lease of eth0 of container a"],
     );
     fixture.del("b").unwrap();
     assert_eq!(
@@ -151,10 +151,10 @@ fn addresses_of_host_local_stay_taken_until_its_del() {
     );
     assert!(fixture.try_add("d").unwrap_err().msg.contains("5 of 5 in use"));
     let error = fixture.request("d", &["10.0.0.3"]).unwrap_err();
-    assert_eq!(error.code, Code::ADDRESS_IN_USE);
-    assert!(
-        error.msg.contains("net/10.0.0.3, a lease of host-local"),
-        "{error}"
+    assert_error(
+        &error,
+        Code::ADDRESS_IN_USE,
+        &["net/10.0.0.3, a lease of host-local"],
     );
     fs::remove_file(fixture.network().join("10.0.0.3")).unwrap();
     assert_eq!(fixture.add("d"), ["10.0.0.3"]);
@@ -170,12 +170,10 @@ fn a_foreign_file_blocks_only_its_own_address() {
     fs::write(fixture.file("resting/10.0.0.3"), "never released\n").unwrap();
     assert_eq!(fixture.add("b"), ["10.0.0.3"]);
     let error = fixture.request("c", &["10.0.0.2"]).unwrap_err();
-    assert_eq!(error.code, Code::ADDRESS_IN_USE);
-    assert!(
-        error
-            .msg
-            .contains("addresses/10.0.0.2, which is no lease; remove it if the address is unused"),
-        "{error}"
+    assert_error(
+        &error,
+        Code::ADDRESS_IN_USE,
+        &["addresses/10.0.0.2, which is no lease; remove it if the address is unused"],
     );
     fixture.gc(&[]).unwrap();
     assert_eq!(
@@ -191,11 +189,7 @@ fn the_error_names_a_directory_in_place_of_a_lease() {
     fixture.add("b");
     fs::create_dir(fixture.file("leases/a@eth0")).unwrap();
     let error = fixture.del("a").unwrap_err();
-    assert_eq!(error.code, Code::STORE_CORRUPT);
-    assert!(
-        error.msg.contains("leases/a@eth0") && error.msg.contains("move it away"),
-        "{error}"
-    );
+    assert_error(&error, Code::STORE_CORRUPT, &["leases/a@eth0", "move it away"]);
     assert_eq!(fixture.add("c"), ["10.0.0.2"]);
 }
 
@@ -248,11 +242,7 @@ fn a_network_file_system_is_refused() {
     let fixture = single("10.0.0.0/24");
     fixture.plugin.disk.shared.set(Some("NFS"));
     let error = fixture.try_add("a").unwrap_err();
-    assert_eq!(error.code, Code::INVALID_CONFIG);
-    assert!(
-        error.msg.contains("lies on NFS") && error.msg.contains("ipam.dataDir"),
-        "{error}"
-    );
+    assert_error(&error, Code::INVALID_CONFIG, &["lies on NFS", "ipam.dataDir"]);
 }
 
 #[test]

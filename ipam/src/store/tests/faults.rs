@@ -2,7 +2,7 @@
 //! Every change of every verb fails or is the last one of its process, one after the other.
 
 use super::{dual, single};
-use crate::testing::{Fault, Fixture};
+use crate::testing::{Fault, Fixture, assert_error};
 use common::cni::Code;
 use nix::libc::{EIO, ENOSPC};
 use std::time::Duration;
@@ -157,11 +157,7 @@ fn a_failure_at_any_step_of_del_is_repaired_by_the_next_call() {
         let answer = fixture.del("a");
         let met = fixture.fault_was_met();
         if let Err(error) = answer {
-            assert_eq!(error.code, Code::IO, "{error:?}");
-            assert!(
-                error.msg.contains("/net/") && error.msg.contains("dmesg"),
-                "{error}"
-            );
+            assert_error(&error, Code::IO, &["/net/", "dmesg"]);
         }
         assert_recovers(&fixture, &format!("DEL failed at {at}"));
         met
@@ -206,12 +202,10 @@ fn del_succeeds_on_a_full_disk_and_frees_the_address() {
     fixture.del("a").unwrap();
     assert_eq!(fixture.names("addresses"), [""; 0]);
     let error = fixture.try_add("b").unwrap_err();
-    assert_eq!(error.code, Code::IO, "{error}");
-    assert!(
-        error
-            .msg
-            .contains("free space or inodes on that file system (df, df -i)"),
-        "{error}"
+    assert_error(
+        &error,
+        Code::IO,
+        &["free space or inodes on that file system (df, df -i)"],
     );
     fixture.fault(Fault::None);
     assert_eq!(fixture.add("b"), ["10.0.0.4"]);
@@ -230,15 +224,10 @@ fn a_read_only_store_can_still_be_queried() {
         fixture.try_add("b").map(|_| ()).unwrap_err(),
         fixture.del("a").unwrap_err(),
     ] {
-        assert_eq!(error.code, Code::IO, "{error}");
-        assert!(error.msg.contains("remount it writable"), "{error}");
+        assert_error(&error, Code::IO, &["remount it writable"]);
     }
     let error = fixture.status().unwrap_err();
-    assert_eq!(
-        (error.code, error.msg.contains("remount it writable")),
-        (Code::NOT_AVAILABLE, true),
-        "{error}"
-    );
+    assert_error(&error, Code::NOT_AVAILABLE, &["remount it writable"]);
     fixture.fault(Fault::None);
     fixture.del("a").unwrap();
     fixture.assert_sound("after a read-only disk");

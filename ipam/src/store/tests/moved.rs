@@ -29,19 +29,18 @@ fn netns_in(fixture: &Fixture, id: &str) -> String {
     paths.next_back().unwrap()
 }
 
+fn lines_of(fixture: &Fixture, id: &str) -> usize {
+    let text = fs::read_to_string(fixture.file(&format!("leases/{id}@eth0"))).unwrap();
+    text.lines().count()
+}
+
 #[test]
 fn a_repeated_add_in_another_namespace_moves_the_lease_there() {
     let fixture = dual(3);
     let (_dir, old, new) = namespaces();
     let first = fixture.add_in("a", &old).unwrap();
     assert_eq!(fixture.add_in("a", &old).unwrap(), first);
-    assert_eq!(
-        fs::read_to_string(fixture.file("leases/a@eth0"))
-            .unwrap()
-            .lines()
-            .count(),
-        1
-    );
+    assert_eq!(lines_of(&fixture, "a"), 1);
     assert_eq!(
         fixture.add_in("a", &new).unwrap(),
         first,
@@ -49,13 +48,7 @@ fn a_repeated_add_in_another_namespace_moves_the_lease_there() {
     );
     assert_eq!(netns_in(&fixture, "a"), new.display().to_string());
     assert_eq!(fixture.add_in("a", &new).unwrap(), first);
-    assert_eq!(
-        fs::read_to_string(fixture.file("leases/a@eth0"))
-            .unwrap()
-            .lines()
-            .count(),
-        2
-    );
+    assert_eq!(lines_of(&fixture, "a"), 2);
     fixture.assert_sound("after the move");
     fixture.check("a", &first).unwrap();
     fixture.del("a").unwrap();
@@ -70,14 +63,7 @@ fn a_moved_lease_is_younger_than_a_gc_that_began_before() {
     fixture.add_in("a", &old).unwrap();
     fixture.pass(std::time::Duration::from_secs(5));
     fixture.add_in("a", &new).unwrap();
-    let place = crate::config::Place::read(&fixture.call(&serde_json::json!({})).conf).unwrap();
-    let node = crate::store::Node {
-        disk: &fixture.plugin.disk,
-        clock: &fixture.plugin.clock,
-        lock_wait: fixture.plugin.lock_wait,
-    };
-    let store = crate::store::Store::new(&place, &node).unwrap();
-    let lease = store.lease(&crate::testing::attachment("a")).unwrap().unwrap();
+    let lease = fixture.with_store(|store| store.lease(&crate::testing::attachment("a")).unwrap().unwrap());
     assert_eq!(lease.since_boot, std::time::Duration::from_secs(1005));
 }
 
@@ -87,21 +73,16 @@ fn the_end_of_the_old_namespace_does_not_end_a_moved_lease() {
     let fixture = single("10.0.0.0/24");
     let (_dir, old, new) = namespaces();
     fixture.add_in("a", &old).unwrap();
-    let place = crate::config::Place::read(&fixture.call(&serde_json::json!({})).conf).unwrap();
-    let node = crate::store::Node {
-        disk: &fixture.plugin.disk,
-        clock: &fixture.plugin.clock,
-        lock_wait: fixture.plugin.lock_wait,
-    };
-    let store = crate::store::Store::new(&place, &node).unwrap();
-    let seen = store.leases().unwrap().held.remove(0);
-    fixture.add_in("a", &new).unwrap();
-    let locked = store.enter_existing().unwrap().unwrap();
-    assert!(!locked.release_unchanged(&seen).unwrap());
-    drop(locked);
-    let seen = store.leases().unwrap().held.remove(0);
-    let locked = store.enter_existing().unwrap().unwrap();
-    assert!(locked.release_unchanged(&seen).unwrap());
+    fixture.with_store(|store| {
+        let seen = store.leases().unwrap().held.remove(0);
+        fixture.add_in("a", &new).unwrap();
+        let locked = store.enter_existing().unwrap().unwrap();
+        assert!(!locked.release_unchanged(&seen).unwrap());
+        drop(locked);
+        let seen = store.leases().unwrap().held.remove(0);
+        let locked = store.enter_existing().unwrap().unwrap();
+        assert!(locked.release_unchanged(&seen).unwrap());
+    });
 }
 
 #[test]

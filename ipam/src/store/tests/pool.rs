@@ -2,59 +2,20 @@
 //! The operations of the node's agent on a store.
 
 use super::single;
-use crate::config::Place;
-use crate::pool::{Block, BlockState, Confirmed, FORMAT, PoolFile, PoolRange, Standing};
-use crate::store::{BlockUse, Locked, Node, Sandbox, Store};
-use crate::testing::{Fault, Fixture, attachment};
+use crate::pool::{Confirmed, PoolFile, Standing};
+use crate::store::{BlockUse, Locked, Sandbox};
+use crate::testing::{Fault, Fixture, attachment, pool_file};
 use common::cni::{CniResult, Code, Error, IpConfig};
 use nix::libc::EIO;
 use std::net::IpAddr;
 use std::time::Duration;
 
+/// A pool with one block, after its `generation`th edit.
 fn pool(generation: i64) -> PoolFile {
     PoolFile {
-        format: FORMAT,
-        pool: "rail0".parse().unwrap(),
-        uid: "u".to_owned(),
         generation,
-        node: "n1".to_owned(),
-        node_uid: "nu".to_owned(),
-        boot_id: "00b00710-0000-4000-8000-000000000001".to_owned(),
-        quarantine_seconds: 600,
-        cooldown_seconds: 30,
-        allocation: crate::pool::Allocation::Blocks,
-        ranges: vec![PoolRange {
-            subnet: "10.0.0.0/24".parse().unwrap(),
-            start: None,
-            end: None,
-            gateway: None,
-            exclude: Vec::new(),
-        }],
-        reserved: Vec::new(),
-        routes: Vec::new(),
-        dns: common::cni::Dns::default(),
-        namespaces: None,
-        blocks: vec![Block {
-            name: "b".to_owned(),
-            cidr: "10.0.0.0/28".parse().unwrap(),
-            epoch: 1,
-            state: BlockState::Active,
-        }],
-        priority: 0,
-        fallback: Vec::new(),
-        counters: crate::pool::Counters::default(),
+        ..pool_file("rail0", &["10.0.0.0/28"])
     }
-}
-
-/// Works on the store of `fixture`.
-fn with<T>(fixture: &Fixture, work: impl FnOnce(&Store) -> T) -> T {
-    let place = Place::read(&fixture.call(&serde_json::json!({})).conf).unwrap();
-    let node = Node {
-        disk: &fixture.plugin.disk,
-        clock: &fixture.plugin.clock,
-        lock_wait: Duration::from_millis(200),
-    };
-    work(&Store::new(&place, &node).unwrap())
 }
 
 /// A lease of `id` on `ip`, which is also an object of the cluster.
@@ -79,7 +40,7 @@ fn a_pool_is_replaced_atomically_whatever_step_fails() {
     let mut steps = 0;
     loop {
         let fixture = single("10.0.0.0/24");
-        with(&fixture, |store| {
+        fixture.with_store(|store| {
             store.enter().unwrap().write_pool(&pool(1)).unwrap();
         });
         let fault = if steps % 2 == 0 {
@@ -93,7 +54,7 @@ fn a_pool_is_replaced_atomically_whatever_step_fails() {
                 torn: true,
             }
         };
-        let (written, met) = with(&fixture, |store| {
+        let (written, met) = fixture.with_store(|store| {
             let locked = store.enter().unwrap();
             fixture.fault(fault);
             let written = locked.write_pool(&pool(2));
@@ -101,7 +62,7 @@ fn a_pool_is_replaced_atomically_whatever_step_fails() {
             fixture.fault(Fault::None);
             (written, met)
         });
-        let found = with(&fixture, |store| store.pool().unwrap().unwrap().generation);
+        let found = fixture.with_store(|store| store.pool().unwrap().unwrap().generation);
         if written.is_ok() {
             assert_eq!(found, 2, "{fault:?}");
         } else {
@@ -118,19 +79,19 @@ fn a_pool_is_replaced_atomically_whatever_step_fails() {
 #[test]
 fn a_confirmation_is_valid_in_the_next_boot() {
     let fixture = single("10.0.0.0/24");
-    with(&fixture, |store| {
+    fixture.with_store(|store| {
         let locked = store.enter().unwrap();
         locked.write_pool(&pool(1)).unwrap();
         assert_eq!(store.standing(&pool(1)), Standing::Good);
         store.confirm(Confirmed(fixture.plugin.clock.now.get())).unwrap();
     });
     *fixture.plugin.clock.boot.borrow_mut() = "b0071111-0000-4000-8000-000000000002".to_owned();
-    with(&fixture, |store| {
+    fixture.with_store(|store| {
         assert_eq!(store.standing(&pool(1)), Standing::Good);
     });
     let later = fixture.plugin.clock.now.get() + Duration::from_secs(601);
     fixture.plugin.clock.now.set(later);
-    with(&fixture, |store| {
+    fixture.with_store(|store| {
         assert!(matches!(store.standing(&pool(1)), Standing::Unproven(_)));
     });
 }
@@ -144,7 +105,7 @@ fn reserved_addresses_are_counted_separately() {
         reserved: vec!["10.0.0.2-10.0.0.9".to_owned()],
         ..pool(1)
     };
-    with(&fixture, |store| {
+    fixture.with_store(|store| {
         let locked = store.enter().unwrap();
         locked.write_pool(&reserving).unwrap();
         let usage = locked
@@ -164,11 +125,8 @@ fn a_block_is_idle_once_no_address_is_held_or_rests() {
         "10.0.0.2/31".parse().unwrap(),
         "10.0.0.4/30".parse().unwrap(),
     ];
-    let usage = |fixture: &Fixture| {
-        with(fixture, |store| {
-            store.enter().unwrap().usage(None, &blocks).unwrap()
-        })
-    };
+    let usage =
+        |fixture: &Fixture| fixture.with_store(|store| store.enter().unwrap().usage(None, &blocks).unwrap());
     let taken = BlockUse {
         taken: 1,
         ..BlockUse::default()
@@ -200,13 +158,13 @@ fn a_lease_is_released_only_if_it_is_unchanged() {
     let fixture = single("10.0.0.0/24");
     fixture.add("a");
     fixture.add("b");
-    let held = with(&fixture, |store| store.leases().unwrap().held);
+    let held = fixture.with_store(|store| store.leases().unwrap().held);
     assert_eq!(held.len(), 2);
     // b has another lease now, with the same owner and name.
     fixture.del("b").unwrap();
     fixture.add("b");
     fixture.del("gone").unwrap();
-    with(&fixture, |store| {
+    fixture.with_store(|store| {
         let locked = store.enter().unwrap();
         for lease in &held {
             let is_a = lease.lease.owner == attachment("a");
@@ -223,7 +181,7 @@ fn a_damaged_lease_is_reported_and_keeps_its_addresses() {
     let fixture = single("10.0.0.0/24");
     fixture.add("a");
     std::fs::write(fixture.file("leases/a@eth0"), "{").unwrap();
-    let leases = with(&fixture, |store| store.leases().unwrap());
+    let leases = fixture.with_store(|store| store.leases().unwrap());
     assert!(leases.held.is_empty());
     let [(owner, error)] = leases.damaged.as_slice() else {
         panic!("{leases:?}");
@@ -235,7 +193,7 @@ fn a_damaged_lease_is_reported_and_keeps_its_addresses() {
 fn an_address_of_the_cluster_goes_to_the_agent_without_resting() {
     let fixture = single("10.0.0.0/24");
     let ip: IpAddr = "10.0.0.200".parse().unwrap();
-    with(&fixture, |store| {
+    fixture.with_store(|store| {
         let locked = store.enter().unwrap();
         locked.begin_asking(&attachment("a")).unwrap();
         assert!(locked.is_asking(&attachment("a")));
@@ -247,7 +205,7 @@ fn an_address_of_the_cluster_goes_to_the_agent_without_resting() {
     fixture.del("a").unwrap();
     fixture.assert_sound("after DEL");
     assert!(fixture.names("resting").is_empty());
-    with(&fixture, |store| {
+    fixture.with_store(|store| {
         let releases = store.releases().unwrap();
         let [one] = releases.as_slice() else {
             panic!("{releases:?}");
@@ -267,15 +225,15 @@ fn a_later_release_of_an_address_is_not_ended_with_an_earlier_one() {
     let fixture = single("10.0.0.0/24");
     let ip: IpAddr = "10.0.0.200".parse().unwrap();
     let once = |id: &str| {
-        with(&fixture, |store| {
+        fixture.with_store(|store| {
             commit_api(&store.enter().unwrap(), id, ip).unwrap();
         });
         fixture.del(id).unwrap();
     };
     once("a");
-    let first = with(&fixture, |store| store.releases().unwrap().remove(0));
+    let first = fixture.with_store(|store| store.releases().unwrap().remove(0));
     once("b");
-    with(&fixture, |store| {
+    fixture.with_store(|store| {
         store.enter().unwrap().end_release(&first).unwrap();
         let left = store.releases().unwrap();
         assert_eq!(left[0].lease.as_ref().unwrap().owner, attachment("b"), "{left:?}");
@@ -288,7 +246,7 @@ fn del_killed_at_any_step_of_a_hand_over_loses_no_address() {
     let mut at = 0;
     loop {
         let fixture = single("10.0.0.0/24");
-        with(&fixture, |store| {
+        fixture.with_store(|store| {
             commit_api(&store.enter().unwrap(), "a", ip).unwrap();
         });
         fixture.fault(Fault::Die { at, torn: true });
@@ -298,7 +256,7 @@ fn del_killed_at_any_step_of_a_hand_over_loses_no_address() {
         fixture.fault(Fault::None);
         fixture.del("a").unwrap();
         fixture.assert_sound(&format!("DEL died at {at}"));
-        let released = with(&fixture, |store| store.releases().unwrap());
+        let released = fixture.with_store(|store| store.releases().unwrap());
         assert_eq!(
             released.len(),
             1,

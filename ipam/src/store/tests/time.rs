@@ -2,7 +2,7 @@
 //! Cooldown, boots, and waits for the lock.
 
 use super::{dual, single};
-use crate::testing::Fixture;
+use crate::testing::{Fixture, assert_error};
 use common::cni::Code;
 use serde_json::json;
 use std::fs;
@@ -21,8 +21,7 @@ fn the_rest_of_an_address_ignores_changes_of_the_wall_clock() {
     ] {
         fixture.plugin.clock.now.set(jump);
         let error = fixture.try_add("b").unwrap_err();
-        assert_eq!(error.code, Code::TRY_AGAIN, "{error}");
-        assert!(error.msg.contains("try again in 18 s"), "{error}");
+        assert_error(&error, Code::TRY_AGAIN, &["try again in 18 s"]);
         assert_eq!(fixture.status().unwrap_err().code, Code::NOT_AVAILABLE);
     }
     fixture.pass(Duration::from_secs(18));

@@ -2,7 +2,7 @@
 //! The verbs on a consistent store.
 
 use super::{dual, single};
-use crate::testing::{Fixture, attachment};
+use crate::testing::{Fixture, assert_error, attachment};
 use common::cni::dispatch::Plugin;
 use common::cni::{Code, GcConf, Route};
 use serde_json::json;
@@ -43,10 +43,10 @@ fn a_repeated_add_cannot_request_another_address() {
     fixture.request("a", &["10.0.0.5"]).unwrap();
     fixture.request("a", &["10.0.0.5"]).unwrap();
     let error = fixture.request("a", &["10.0.0.6"]).unwrap_err();
-    assert_eq!(error.code, Code::INVALID_CONFIG);
-    assert!(
-        error.msg.contains("10.0.0.6") && error.msg.contains("already has 10.0.0.5"),
-        "{error}"
+    assert_error(
+        &error,
+        Code::INVALID_CONFIG,
+        &["10.0.0.6", "already has 10.0.0.5"],
     );
 }
 
@@ -74,12 +74,10 @@ fn an_address_in_use_is_refused_with_its_owner() {
     let fixture = single("10.0.0.0/24");
     fixture.add("a");
     let error = fixture.request("b", &["10.0.0.1"]).unwrap_err();
-    assert_eq!(error.code, Code::ADDRESS_IN_USE);
-    assert!(
-        error
-            .msg
-            .contains("in use by eth0 of container a (pod ns/pod) of network net since 2027-01-15T08:00:00Z"),
-        "{error}"
+    assert_error(
+        &error,
+        Code::ADDRESS_IN_USE,
+        &["in use by eth0 of container a (pod ns/pod) of network net since 2027-01-15T08:00:00Z"],
     );
     assert_eq!(fixture.names("leases"), ["a@eth0"]);
 }
@@ -114,33 +112,23 @@ fn check_reports_every_change() {
     let mut changed = result.clone();
     changed.ips[1].address = "fd00::9/124".parse().unwrap();
     let error = fixture.check("a", &changed).unwrap_err();
-    assert_eq!(
-        (
-            error.code,
-            error.msg.contains("fd00::1/124, which prevResult lacks")
-        ),
-        (Code::CHECK_FAILED, true),
-        "{error}"
+    assert_error(
+        &error,
+        Code::CHECK_FAILED,
+        &["fd00::1/124, which prevResult lacks"],
     );
     let mut more = result.clone();
     more.ips.push(changed.ips[1].clone());
     fixture.check("a", &more).unwrap();
     let error = fixture.check("b", &result).unwrap_err();
-    assert_eq!(
-        (error.code, error.msg.contains("has no lease")),
-        (Code::CHECK_FAILED, true),
-        "{error}"
-    );
+    assert_error(&error, Code::CHECK_FAILED, &["has no lease"]);
     std::fs::remove_file(fixture.file("addresses/fd00::1")).unwrap();
     assert_eq!(fixture.check("a", &result).unwrap_err().code, Code::CHECK_FAILED);
     let without = fixture
         .plugin
         .check(&fixture.call(&json!({})), &attachment("a"), Path::new("/x"))
         .unwrap_err();
-    assert_eq!(
-        (without.code, without.msg.contains("prevResult")),
-        (Code::INVALID_CONFIG, true)
-    );
+    assert_error(&without, Code::INVALID_CONFIG, &["prevResult"]);
 }
 
 #[test]
@@ -179,10 +167,7 @@ fn gc_keeps_leases_of_other_configurations_that_share_the_network() {
     assert_eq!(fixture.names("leases"), ["a@eth0", "b@eth0", "damaged@eth0"]);
     std::fs::write(fixture.file("leases/damaged@eth0"), "x").unwrap();
     let error = fixture.plugin.gc(&rail0, &gc).unwrap_err();
-    assert!(
-        error.code == Code::STORE_CORRUPT && error.msg.contains("leases/damaged@eth0"),
-        "{error}"
-    );
+    assert_error(&error, Code::STORE_CORRUPT, &["leases/damaged@eth0"]);
     fixture.plugin.gc(&rail1, &gc).unwrap_err();
     assert_eq!(
         fixture.names("leases"),
@@ -217,10 +202,10 @@ fn gc_continues_after_an_error_and_reports_it() {
     std::fs::remove_file(fixture.file("leases/b@eth0")).unwrap();
     std::fs::create_dir(fixture.file("leases/b@eth0")).unwrap();
     let error = fixture.gc(&[]).unwrap_err();
-    assert_eq!(error.code, Code::STORE_CORRUPT);
-    assert!(
-        error.msg.contains("leases/b@eth0") && error.msg.contains("GC has released all it could"),
-        "{error}"
+    assert_error(
+        &error,
+        Code::STORE_CORRUPT,
+        &["leases/b@eth0", "GC has released all it could"],
     );
     assert_eq!(fixture.names("leases"), ["b@eth0"]);
     assert_eq!(
@@ -237,12 +222,10 @@ fn status_reports_the_error_of_add() {
     fixture.add("a");
     fixture.add("b");
     let error = fixture.status().unwrap_err();
-    assert_eq!(error.code, Code::NOT_AVAILABLE);
-    assert!(
-        error
-            .msg
-            .contains("2 of 2 in use; widen the range or remove pods"),
-        "{error}"
+    assert_error(
+        &error,
+        Code::NOT_AVAILABLE,
+        &["2 of 2 in use; widen the range or remove pods"],
     );
     assert_eq!(fixture.names("leases"), ["a@eth0", "b@eth0"]);
 }

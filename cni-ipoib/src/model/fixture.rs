@@ -3,10 +3,13 @@ use super::start::GUID;
 use super::{Ipam, ModelKernel, Node, Pod, attachment, bonded, call, ipoib};
 use crate::CniIpoib;
 use crate::config::Paths;
+use crate::intent::Grant;
 use crate::journal::{Entry, Intent, Journal};
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, Side};
+use crate::rdma::transfer::hand_over;
 use common::cni::dispatch::{Call, Plugin};
 use common::cni::{self, CniResult, GcConf, Version};
+use common::netlink::NetnsMode;
 use common::netns::Netns;
 use common::rdma::Guid;
 use serde_json::{Value, json};
@@ -140,17 +143,47 @@ impl Fixture {
 
     /// The intent of an ADD for the pod.
     pub(crate) fn intent(&self) -> Intent {
-        Intent {
-            netns: self.pod.path(),
-            netns_id: self.pod.id(),
-            master: self.master.to_owned(),
-            why: None,
-            ipam: None,
-            device_info: None,
-            rdma: None,
-            device: None,
-            made: Vec::new(),
+        self.pod.intent(self.master)
+    }
+
+    /// Ends the pod of `container` without DEL: the kernel returns its links and devices. The model has one namespace for
+    /// pods, so the record of `container` gets another one.
+    pub(crate) fn kill_pod(&self, container: &str) {
+        self.amend_intent(container, |intent| intent.netns_id = (1, 1));
+        self.kernel.set().state.pod_dies();
+    }
+
+    /// Changes the record of ADD about `container`. A complete attachment stays complete.
+    pub(crate) fn amend_intent(&self, container: &str, change: impl FnOnce(&mut Intent)) {
+        let mut entry = self.entry(container);
+        let (done, mut intent) = (entry.done, entry.intent.clone().unwrap());
+        change(&mut intent);
+        entry.begin(intent).unwrap();
+        if done {
+            entry.finish().unwrap();
         }
+    }
+
+    /// Sets the node to exclusive mode and gives `mlx5_1`, as in `grant`, to the pod of `c1`, whose ADD was killed before it
+    /// made a link.
+    pub(crate) fn grant_rdma(&self, grant: &Grant) {
+        {
+            let rdma = &mut self.kernel.set().state.rdma;
+            rdma.mode = NetnsMode::Exclusive;
+            rdma.device(2, "mlx5_1", 7, None);
+        }
+        let intent = Intent {
+            rdma: Some(grant.clone()),
+            ..self.intent()
+        };
+        self.entry("c1").begin(intent).unwrap();
+        hand_over(&mut self.kernel.clone(), grant).unwrap();
+    }
+
+    /// The names of the RDMA devices in a namespace.
+    pub(crate) fn rdma_names(&self, side: Side) -> Vec<String> {
+        let rdma = self.kernel.state().rdma;
+        rdma.names(side).into_iter().map(str::to_owned).collect()
     }
 
     /// The containers in the journal.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+use crate::journal::Intent;
 use common::netns::Netns;
 use nix::sched::{CloneFlags, unshare};
 use std::os::fd::{AsFd, AsRawFd};
@@ -24,6 +25,21 @@ impl Pod {
 
     pub(crate) fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.netns.as_fd().as_raw_fd()))
+    }
+
+    /// The intent of an ADD on `master` for this pod.
+    pub(crate) fn intent(&self, master: &str) -> Intent {
+        Intent {
+            netns: self.path(),
+            netns_id: self.id(),
+            master: master.to_owned(),
+            why: None,
+            ipam: None,
+            device_info: None,
+            rdma: None,
+            device: None,
+            made: Vec::new(),
+        }
     }
 
     pub(crate) fn id(&self) -> (u64, u64) {

@@ -3,24 +3,13 @@
 
 use super::*;
 use crate::device::fixture::{WAYS, fixture, host};
-use crate::journal::Intent;
 use serde_json::Value;
 
 /// A node on which the pod of `c1` died with the link `link`, before its DEL.
 fn after_the_death_with(link: &str) -> Fixture {
     let fixture = fixture(WAYS[0]);
     crate::device::fixture::add(&fixture, link).unwrap();
-    fixture.kernel.set().state.pod_dies();
-    // The model has one namespace, so the record of c1 gets another one.
-    let mut entry = fixture.entry("c1");
-    let intent = entry.intent.clone().unwrap();
-    entry
-        .begin(Intent {
-            netns_id: (1, 1),
-            ..intent
-        })
-        .unwrap();
-    entry.finish().unwrap();
+    fixture.kill_pod("c1");
     fixture
 }
 

@@ -144,28 +144,17 @@ fn a_device_whose_other_link_is_a_bridge_port_stays() {
     );
 }
 
-fn intent(netns: &std::path::Path, netns_id: (u64, u64)) -> Intent {
+/// The intent of an ADD that gives `mlx5_1` to `pod`.
+fn intent(pod: &Pod) -> Intent {
+    let grant = crate::model::grant(Some("0000:3b:00.1"), Sharing::Exclusive { rename: None });
+    let device = Identity {
+        index: 1,
+        node_guid: common::rdma::Guid(1),
+        ..grant.device
+    };
     Intent {
-        netns: netns.to_owned(),
-        netns_id,
-        master: "eth1".to_owned(),
-        why: None,
-        ipam: None,
-        device_info: None,
-        device: None,
-        made: Vec::new(),
-        rdma: Some(Grant {
-            device: Identity {
-                name: "mlx5_1".to_owned(),
-                index: 1,
-                node_guid: common::rdma::Guid(1),
-                pci: "0000:3b:00.1".parse().ok(),
-                path: None,
-            },
-            port: 1,
-            link_layer: "Ethernet".to_owned(),
-            netns: Sharing::Exclusive { rename: None },
-        }),
+        rdma: Some(Grant { device, ..grant }),
+        ..pod.intent("eth1")
     }
 }
 
@@ -175,11 +164,15 @@ fn a_device_of_a_living_pod_stays_and_one_of_a_dead_pod_may_leave() {
     let _alone = crate::model::alone();
     let journal = Journal::new(bench.state.path(), "net-b");
     let mut entry = journal.open(&attachment("c2")).unwrap();
-    entry.begin(intent(&pod.path(), pod.id())).unwrap();
+    entry.begin(intent(&pod)).unwrap();
     let want =
         "net1 of container c2 (network net-b) has it; wait until that pod is gone, or name another master";
     assert_eq!(bench.judge("eth1"), kept("mlx5_1", want));
-    entry.begin(intent(&pod.path(), (1, 1))).unwrap();
+    let dead = Intent {
+        netns_id: (1, 1),
+        ..intent(&pod)
+    };
+    entry.begin(dead).unwrap();
     assert_eq!(bench.judge("eth1"), Ok(()));
 }
 
@@ -191,7 +184,7 @@ fn two_concurrent_pods_do_not_get_the_last_two_ports() {
         .open(&attachment("c2"))
         .unwrap();
     // The device is in the journal and has not moved yet.
-    entry.begin(intent(&pod.path(), pod.id())).unwrap();
+    entry.begin(intent(&pod)).unwrap();
     assert!(
         bench
             .judge("eth2")

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
-use crate::intent::{Grant, Intent, Sharing};
+use crate::intent::{Grant, Sharing};
 use crate::model::{Fixture, ethernet};
-use crate::rdma::transfer::hand_over;
 use common::rdma::Sysfs;
 
 /// `mlx5_1` on the function of `eth1`.
@@ -20,26 +19,11 @@ fn grant(fixture: &Fixture) -> Grant {
     }
 }
 
-/// A node in exclusive mode. The pod of `c1` has `mlx5_1` as `rdma0`.
+/// A node on which the pod of `c1` has `mlx5_1` as `rdma0`.
 fn fixture() -> Fixture {
     let fixture = Fixture::new();
-    {
-        let mut model = fixture.kernel.set();
-        model.state.rdma.mode = NetnsMode::Exclusive;
-        model.state.rdma.device(2, "mlx5_1", 7, None);
-    }
-    let intent = Intent {
-        rdma: Some(grant(&fixture)),
-        ..fixture.intent()
-    };
-    fixture.entry("c1").begin(intent).unwrap();
-    hand_over(&mut fixture.kernel.clone(), &grant(&fixture)).unwrap();
+    fixture.grant_rdma(&grant(&fixture));
     fixture
-}
-
-fn on_host(fixture: &Fixture) -> Vec<String> {
-    let rdma = fixture.kernel.state().rdma;
-    rdma.names(Side::Host).into_iter().map(str::to_owned).collect()
 }
 
 /// Restores names for a link on the function of `mlx5_1`, or for one on another function.
@@ -60,19 +44,6 @@ fn restore(fixture: &Fixture, asked: Option<&Rdma>, own: bool) -> bool {
     restore_names(from, asked, &link).unwrap()
 }
 
-/// Ends the pod of `c1` without DEL. The model has one namespace, so the record of `c1` gets another one.
-fn kill_pod(fixture: &Fixture) {
-    let mut entry = fixture.entry("c1");
-    let intent = entry.intent.clone().unwrap();
-    entry
-        .begin(Intent {
-            netns_id: (1, 1),
-            ..intent
-        })
-        .unwrap();
-    fixture.kernel.set().state.pod_dies();
-}
-
 fn renaming(name: &str) -> Rdma {
     Rdma {
         rename: Some(name.to_owned()),
@@ -84,7 +55,7 @@ fn renaming(name: &str) -> Rdma {
 fn the_device_of_a_living_pod_keeps_its_name() {
     let fixture = fixture();
     assert!(!restore(&fixture, Some(&renaming("rdma0")), true));
-    assert_eq!(on_host(&fixture), ["mlx5_0"]);
+    assert_eq!(fixture.rdma_names(Side::Host), ["mlx5_0"]);
 }
 
 #[test]
@@ -96,14 +67,18 @@ fn a_returned_device_gets_its_name_back_only_for_its_link_or_its_name() {
         (Some(renaming("rdma0")), false, true),
     ] {
         let fixture = fixture();
-        kill_pod(&fixture);
+        fixture.kill_pod("c1");
         assert_eq!(
             restore(&fixture, asked.as_ref(), own),
             restored,
             "{asked:?} {own}"
         );
         let name = if restored { "mlx5_1" } else { "rdma0" };
-        assert_eq!(on_host(&fixture), ["mlx5_0", name], "{asked:?} {own}");
+        assert_eq!(
+            fixture.rdma_names(Side::Host),
+            ["mlx5_0", name],
+            "{asked:?} {own}"
+        );
         assert!(
             !restore(&fixture, asked.as_ref(), own),
             "a second time nothing changes"

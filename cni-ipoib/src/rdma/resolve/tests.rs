@@ -57,10 +57,8 @@ fn exclusive(master: &str) -> Value {
     json!({"master": master, "rdma": {"netns": "exclusive"}})
 }
 
-/// The names in the pod.
-fn in_pod(fixture: &Fixture) -> Vec<String> {
-    let rdma = fixture.kernel.state().rdma;
-    rdma.names(Side::Pod).into_iter().map(str::to_owned).collect()
+fn renaming(master: &str, name: &str) -> Value {
+    json!({"master": master, "rdma": {"rename": name}})
 }
 
 fn record(fixture: &Fixture, container: &str) -> Value {
@@ -73,7 +71,7 @@ fn an_ethernet_child_gets_its_device_and_del_returns_it() {
     let fixture = fixture();
     let before = fixture.kernel.state();
     add(&fixture, "c1", exclusive("eth1")).unwrap();
-    assert_eq!(in_pod(&fixture), ["mlx5_1"]);
+    assert_eq!(fixture.rdma_names(Side::Pod), ["mlx5_1"]);
     assert_eq!(record(&fixture, "c1")["ncclIbHca"], "=mlx5_1:1");
     fixture.del("c1").unwrap();
     assert_eq!(fixture.kernel.state(), before);
@@ -89,7 +87,7 @@ fn the_device_info_file_names_the_device_as_the_pod_sees_it() {
     });
     let result = add(&fixture, "c1", keys).unwrap();
     assert_eq!(result.interfaces[0].pci_id, "", "the function is the parent's");
-    assert_eq!(in_pod(&fixture), ["rdma0"]);
+    assert_eq!(fixture.rdma_names(Side::Pod), ["rdma0"]);
     let info: Value = serde_json::from_slice(&fs::read(fixture.info_file()).unwrap()).unwrap();
     assert_eq!(info["pci"]["rdma-device"], "rdma0");
 }
@@ -100,11 +98,7 @@ fn a_failure_at_any_step_leaves_the_device_on_the_host() {
         let fixture = fixture();
         let before = fixture.kernel.state();
         fixture.kernel.fail(Fault::Refused(number));
-        let outcome = add(
-            &fixture,
-            "c1",
-            json!({"master": "eth1", "rdma": {"rename": "rdma0"}}),
-        );
+        let outcome = add(&fixture, "c1", renaming("eth1", "rdma0"));
         if fixture.kernel.get().log.len() <= number {
             outcome.unwrap();
             return;
@@ -127,11 +121,7 @@ fn after_a_kill_at_any_step_del_and_gc_return_the_device() {
             let fixture = fixture();
             let before = fixture.kernel.state();
             fixture.kernel.fail(Fault::From(number));
-            let outcome = add(
-                &fixture,
-                "c1",
-                json!({"master": "eth1", "rdma": {"rename": "rdma0"}}),
-            );
+            let outcome = add(&fixture, "c1", renaming("eth1", "rdma0"));
             let over = fixture.kernel.get().log.len() <= number;
             fixture.kernel.fail(Fault::None);
             if dies {
@@ -174,7 +164,7 @@ fn the_last_active_port_stays_and_an_optional_device_is_omitted() {
     assert!(text.contains("last active Ethernet port"), "{text}");
     assert!(fixture.written_down().is_empty());
     add(&fixture, "c1", json!({"master": "eth1", "rdma": {}})).unwrap();
-    assert_eq!(in_pod(&fixture), Vec::<String>::new());
+    assert_eq!(fixture.rdma_names(Side::Pod), Vec::<String>::new());
     assert!(!fixture.state.path().join("rdma/c1@net1.json").exists());
 }
 
@@ -220,38 +210,23 @@ fn in_shared_mode_the_device_is_reported_without_a_request() {
 fn a_dead_pods_renamed_device_is_granted_again() {
     let fixture = after_the_death_of_rdma0();
     add(&fixture, "c2", exclusive("eth1")).unwrap();
-    assert_eq!(in_pod(&fixture), ["mlx5_1"]);
+    assert_eq!(fixture.rdma_names(Side::Pod), ["mlx5_1"]);
     fixture.del_without_netns("c1").unwrap();
     assert_eq!(
-        in_pod(&fixture),
+        fixture.rdma_names(Side::Pod),
         ["mlx5_1"],
         "the dead pod's DEL does not take it from the next one"
     );
     fixture.del("c2").unwrap();
-    assert_eq!(in_pod(&fixture), Vec::<String>::new());
+    assert_eq!(fixture.rdma_names(Side::Pod), Vec::<String>::new());
 }
 
 /// A node on which the pod of `c1` died with `mlx5_1`, which the kernel returned under its name in the pod.
 fn after_the_death_of_rdma0() -> Fixture {
     let fixture = fixture();
-    add(
-        &fixture,
-        "c1",
-        json!({"master": "eth1", "rdma": {"rename": "rdma0"}}),
-    )
-    .unwrap();
-    let mut entry = fixture.entry("c1");
-    let mut intent = entry.intent.clone().unwrap();
-    intent.netns_id = (1, 1);
-    entry.begin(intent).unwrap();
-    drop(entry);
-    fixture.kernel.set().state.pod_dies();
+    add(&fixture, "c1", renaming("eth1", "rdma0")).unwrap();
+    fixture.kill_pod("c1");
     fixture
-}
-
-fn on_host(fixture: &Fixture) -> Vec<String> {
-    let rdma = fixture.kernel.state().rdma;
-    rdma.names(Side::Host).into_iter().map(str::to_owned).collect()
 }
 
 #[test]
@@ -259,14 +234,14 @@ fn an_add_renames_no_device_of_another_dead_pod() {
     let fixture = after_the_death_of_rdma0();
     add(&fixture, "c2", exclusive("eth2")).unwrap();
     assert!(
-        on_host(&fixture).contains(&"rdma0".to_owned()),
+        fixture.rdma_names(Side::Host).contains(&"rdma0".to_owned()),
         "{:?}",
-        on_host(&fixture)
+        fixture.rdma_names(Side::Host)
     );
-    assert_eq!(in_pod(&fixture), ["mlx5_2"]);
+    assert_eq!(fixture.rdma_names(Side::Pod), ["mlx5_2"]);
     fixture.del_without_netns("c1").unwrap();
     fixture.del("c2").unwrap();
-    assert_eq!(on_host(&fixture), ["mlx5_0", "mlx5_1", "mlx5_2"]);
+    assert_eq!(fixture.rdma_names(Side::Host), ["mlx5_0", "mlx5_1", "mlx5_2"]);
 }
 
 #[test]
@@ -274,7 +249,7 @@ fn an_add_succeeds_though_the_device_of_another_dead_pod_cannot_be_renamed() {
     let fixture = after_the_death_of_rdma0();
     fixture.kernel.fail(Fault::Every("rename RDMA device 1 "));
     add(&fixture, "c2", exclusive("eth2")).unwrap();
-    assert_eq!(in_pod(&fixture), ["mlx5_2"]);
+    assert_eq!(fixture.rdma_names(Side::Pod), ["mlx5_2"]);
 }
 
 #[test]
@@ -368,7 +343,7 @@ fn status_reports_refusals_except_a_device_in_a_pod() {
     );
     add(&fixture, "c1", exclusive("eth1")).unwrap();
     status(&exclusive("eth1")).unwrap();
-    assert_eq!(in_pod(&fixture), ["mlx5_1"]);
+    assert_eq!(fixture.rdma_names(Side::Pod), ["mlx5_1"]);
 }
 
 #[test]
@@ -378,19 +353,18 @@ fn a_device_name_in_use_is_refused_before_any_change() {
         .node
         .device("mlx5_3", "0000:3b:00.3")
         .port("mlx5_3", 1, "Ethernet", "4: ACTIVE");
-    let rename = |master: &str, name: &str| json!({"master": master, "rdma": {"rename": name}});
     let before = fixture.kernel.state();
-    let (code, text) = add(&fixture, "c1", rename("eth1", "mlx5_2")).unwrap_err();
+    let (code, text) = add(&fixture, "c1", renaming("eth1", "mlx5_2")).unwrap_err();
     assert_eq!(code, 7);
     assert!(
         text.contains("rdma.rename is mlx5_2, and the host has a device of that name"),
         "{text}"
     );
     assert_eq!(fixture.kernel.state(), before);
-    add(&fixture, "c1", rename("eth1", "rdma0")).unwrap();
+    add(&fixture, "c1", renaming("eth1", "rdma0")).unwrap();
     fixture.kernel.set().state.pod.clear();
-    let (_, text) = add(&fixture, "c2", rename("eth2", "rdma0")).unwrap_err();
+    let (_, text) = add(&fixture, "c2", renaming("eth2", "rdma0")).unwrap_err();
     let want = "rdma.rename is rdma0, and net1 of container c1 (network fabric) has a device of that name";
     assert!(text.contains(want), "{text}");
-    assert_eq!(in_pod(&fixture), ["rdma0"]);
+    assert_eq!(fixture.rdma_names(Side::Pod), ["rdma0"]);
 }

@@ -31,15 +31,9 @@ fn attached_before(fixture: &Fixture, network: &str, container: &str, master: &s
         .unwrap();
     let (device, inode) = fixture.pod.id();
     let intent = Intent {
-        netns: fixture.pod.path(),
         netns_id: (device, inode + u64::from(!lives)),
         master: master.to_owned(),
-        why: None,
-        ipam: None,
-        device_info: None,
-        rdma: None,
-        device: None,
-        made: Vec::new(),
+        ..fixture.intent()
     };
     entry.begin(intent).unwrap();
 }

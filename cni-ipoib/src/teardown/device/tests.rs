@@ -1,17 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 use crate::device::fixture::{WAYS, add, fixture, host};
-use crate::journal::Intent;
-use crate::model::{Fixture, attachment, ethernet};
+use crate::model::{attachment, ethernet};
 use common::cni::Code;
 use std::fs;
-
-/// Rewrites the journal entry of c1 with a change.
-fn rewrite(fixture: &Fixture, change: impl FnOnce(&mut Intent)) {
-    let mut entry = fixture.entry("c1");
-    let mut intent = entry.intent.clone().unwrap();
-    change(&mut intent);
-    entry.begin(intent).unwrap();
-}
 
 #[test]
 fn del_gc_and_the_next_add_restore_the_link_of_a_dead_pod() {
@@ -102,7 +93,7 @@ fn after_a_reboot_nothing_is_restored() {
         model.state.host.push(ethernet(6, "renamed"));
     }
     let before = host(&fixture);
-    rewrite(&fixture, |intent| {
+    fixture.amend_intent("c1", |intent| {
         intent.device.as_mut().unwrap().boot = "another".to_owned();
     });
     fixture.del_without_netns("c1").unwrap();
@@ -115,9 +106,7 @@ fn a_late_del_does_not_take_a_link_from_the_next_pod() {
         let fixture = fixture(way);
         let before = host(&fixture);
         add(&fixture, "ib0").unwrap();
-        fixture.kernel.set().state.pod_dies();
-        // The model has one namespace, so the record of the first pod gets another one.
-        rewrite(&fixture, |intent| intent.netns_id = (1, 1));
+        fixture.kill_pod("c1");
         let keys = serde_json::json!({"mode": "device", "master": "ib0"});
         fixture
             .add_with("c2", &keys)

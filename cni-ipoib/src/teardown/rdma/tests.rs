@@ -18,34 +18,12 @@ fn grant() -> Grant {
 /// A pod with `mlx5_1` as `rdma0`, after a kill of ADD before it created a link.
 fn fixture() -> Fixture {
     let fixture = Fixture::new();
-    {
-        let mut model = fixture.kernel.set();
-        model.state.rdma.mode = NetnsMode::Exclusive;
-        model.state.rdma.device(2, "mlx5_1", 7, None);
-    }
-    give(&fixture, "c1", fixture.pod.id());
+    fixture.grant_rdma(&grant());
     fixture
 }
 
-fn give(fixture: &Fixture, container: &str, netns_id: (u64, u64)) {
-    let intent = Intent {
-        netns: fixture.pod.path(),
-        netns_id,
-        master: "eth1".to_owned(),
-        why: None,
-        ipam: None,
-        device_info: None,
-        rdma: Some(grant()),
-        device: None,
-        made: Vec::new(),
-    };
-    fixture.entry(container).begin(intent).unwrap();
-    hand_over(&mut fixture.kernel.clone(), &grant()).unwrap();
-}
-
 fn on_host(fixture: &Fixture) -> Vec<String> {
-    let rdma = fixture.kernel.state().rdma;
-    rdma.names(Side::Host).into_iter().map(str::to_owned).collect()
+    fixture.rdma_names(Side::Host)
 }
 
 #[test]
@@ -87,14 +65,8 @@ fn del_restores_the_device_name_of_a_dead_pod() {
 fn del_does_not_take_a_device_from_another_pod() {
     let fixture = fixture();
     // The pod of c1 died, and c2 got the device.
-    let mut dead = fixture.entry("c1");
-    let intent = dead.intent.clone().unwrap();
-    dead.begin(Intent {
-        netns_id: (1, 1),
-        ..intent.clone()
-    })
-    .unwrap();
-    drop(dead);
+    let intent = fixture.entry("c1").intent.clone().unwrap();
+    fixture.amend_intent("c1", |intent| intent.netns_id = (1, 1));
     fixture.entry("c2").begin(intent).unwrap();
     fixture.del_without_netns("c1").unwrap();
     assert_eq!(on_host(&fixture), ["mlx5_0"]);

@@ -40,15 +40,11 @@ pub(crate) fn cable() -> (Netns, Netns, u32) {
             ..LinkChange::default()
         };
         socket.change_link(index, &silent).unwrap();
-        socket
-            .change_link(
-                index,
-                &LinkChange {
-                    up: Some(true),
-                    ..LinkChange::default()
-                },
-            )
-            .unwrap();
+        let up = LinkChange {
+            up: Some(true),
+            ..LinkChange::default()
+        };
+        socket.change_link(index, &up).unwrap();
     }
     let index = near.link("v0").unwrap().unwrap().index;
     (here, there, index)

@@ -10,7 +10,7 @@ mod routes;
 mod rules;
 mod saved;
 
-use super::super::{NewLink, NewLinkKind, Route, Socket};
+use super::super::{LinkChange, NewLink, NewLinkKind, Route, Socket};
 use crate::netns::{Netns, tests::fresh};
 use std::os::fd::AsFd;
 
@@ -31,6 +31,20 @@ fn new<'a>(name: &'a str, kind: NewLinkKind<'a>) -> NewLink<'a> {
     }
 }
 
+fn bring_up(socket: &mut Socket<Route>, index: u32) {
+    let up = LinkChange {
+        up: Some(true),
+        ..LinkChange::default()
+    };
+    socket.change_link(index, &up).unwrap();
+}
+
+/// The names of the links in a namespace.
+fn names(netns: &Netns) -> Vec<String> {
+    let links = socket(netns).links().unwrap();
+    links.into_iter().map(|link| link.name).collect()
+}
+
 /// Returns a namespace with both ends of a veth pair, `v0` and `v1`, and their indices.
 fn cable() -> (Netns, Socket<Route>, u32, u32) {
     let netns = fresh();
@@ -46,20 +60,8 @@ fn cable() -> (Netns, Socket<Route>, u32, u32) {
 #[test]
 fn a_socket_stays_in_its_namespace() {
     let (netns, ..) = cable();
-    let names: Vec<String> = socket(&netns)
-        .links()
-        .unwrap()
-        .into_iter()
-        .map(|link| link.name)
-        .collect();
-    assert_eq!(names, ["lo", "v1", "v0"]);
+    assert_eq!(names(&netns), ["lo", "v1", "v0"]);
     let other = fresh();
-    let names: Vec<String> = socket(&other)
-        .links()
-        .unwrap()
-        .into_iter()
-        .map(|link| link.name)
-        .collect();
-    assert_eq!(names, ["lo"]);
+    assert_eq!(names(&other), ["lo"]);
     assert!(other.as_fd().try_clone_to_owned().is_ok());
 }

@@ -7,7 +7,7 @@ use super::super::super::{
     AddrGenMode, AddressOptions, BondMode, FailOverMac, HwAddress, IpoibMode, IpvlanMode, Link, LinkChange,
     LinkInfo, LinkLayer, NewLink, NewLinkKind, Route, Socket,
 };
-use super::{new, socket};
+use super::{bring_up, new, socket};
 use crate::announce;
 use crate::netns::{Netns, tests::fresh};
 use crate::probe;
@@ -29,14 +29,7 @@ const IPOIB: NewLinkKind<'_> = NewLinkKind::Ipoib {
 /// The first IPoIB link, with carrier.
 fn parent(host: &mut Socket<Route>) -> Link {
     let link = host.link("ib0").unwrap().expect("the fabric has an ib0");
-    host.change_link(
-        link.index,
-        &LinkChange {
-            up: Some(true),
-            ..LinkChange::default()
-        },
-    )
-    .unwrap();
+    bring_up(host, link.index);
     assert!(
         host.wait_for_carrier(link.index, Duration::from_secs(10))
             .unwrap(),
@@ -87,15 +80,7 @@ fn an_ipoib_child_is_created_in_the_pod_and_gets_carrier() {
         ..LinkChange::default()
     };
     inside.change_link(child.index, &silent).unwrap();
-    inside
-        .change_link(
-            child.index,
-            &LinkChange {
-                up: Some(true),
-                ..LinkChange::default()
-            },
-        )
-        .unwrap();
+    bring_up(&mut inside, child.index);
     assert!(
         inside
             .wait_for_carrier(child.index, Duration::from_secs(10))
@@ -110,14 +95,7 @@ fn an_ipoib_child_is_created_in_the_pod_and_gets_carrier() {
 /// A pod with a child of `parent` that has carrier.
 fn pod_on(host: &mut Socket<Route>, parent: &str) -> (Netns, Link) {
     let parent = host.link(parent).unwrap().unwrap();
-    host.change_link(
-        parent.index,
-        &LinkChange {
-            up: Some(true),
-            ..LinkChange::default()
-        },
-    )
-    .unwrap();
+    bring_up(host, parent.index);
     let pod = fresh();
     host.add_link(&NewLink {
         parent: parent.index,
@@ -127,15 +105,7 @@ fn pod_on(host: &mut Socket<Route>, parent: &str) -> (Netns, Link) {
     .unwrap();
     let mut inside = socket(&pod);
     let index = inside.link("net1").unwrap().unwrap().index;
-    inside
-        .change_link(
-            index,
-            &LinkChange {
-                up: Some(true),
-                ..LinkChange::default()
-            },
-        )
-        .unwrap();
+    bring_up(&mut inside, index);
     assert!(inside.wait_for_carrier(index, Duration::from_secs(10)).unwrap());
     let child = inside.link_by_index(index).unwrap().unwrap();
     (pod, child)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-use super::super::super::{Added, AddressOptions, LinkChange, Route, RouteEntry, Socket, TABLE_MAIN};
-use super::cable;
+use super::super::super::{Added, AddressOptions, Route, RouteEntry, Socket, TABLE_MAIN};
+use super::{bring_up, cable};
 use crate::netns::Netns;
 use ipnetwork::IpNetwork;
 use nix::errno::Errno;
@@ -20,15 +20,7 @@ fn ip(text: &str) -> IpAddr {
 fn connected() -> (Netns, Socket<Route>, u32) {
     let (netns, mut socket, v0, v1) = cable();
     for index in [v0, v1] {
-        socket
-            .change_link(
-                index,
-                &LinkChange {
-                    up: Some(true),
-                    ..LinkChange::default()
-                },
-            )
-            .unwrap();
+        bring_up(&mut socket, index);
     }
     for address in ["10.1.0.2/24", "fd00:1::2/64"] {
         assert_eq!(socket.add_address(v0, net(address), NO_DAD).unwrap(), Added::New);

@@ -9,8 +9,6 @@ pub(crate) type Result<T> = std::result::Result<T, Error>;
 /// The cause of the end of a run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    #[error("{0}; try bench --help")]
-    Usage(String),
     #[error("not root: namespaces and links can only be made as root; run it with sudo")]
     NotRoot,
     #[error("{program} is missing ({option} names the folder); {remedy}")]

@@ -21,14 +21,14 @@ mod sides;
 mod signals;
 mod stats;
 
-use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use arena::Arena;
+use clap::Parser;
 use error::{Error, IoContext, Result};
 use load::Load;
-use options::{Command, Options};
+use options::Options;
 use order::Order;
 use report::Report;
 
@@ -36,16 +36,10 @@ use report::Report;
 const NOOP: &str = "--noop";
 
 fn main() -> ExitCode {
-    let args: Vec<OsString> = std::env::args_os().skip(1).collect();
-    if args.first().is_some_and(|arg| arg == NOOP) {
+    if std::env::args_os().nth(1).is_some_and(|arg| arg == NOOP) {
         return ExitCode::SUCCESS;
     }
-    let outcome = match options::parse(args) {
-        Ok(Command::Usage) => print(options::USAGE),
-        Ok(Command::Measure(options)) => measure(&options),
-        Err(error) => Err(error),
-    };
-    match outcome {
+    match measure(&Options::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             progress(&format!("bench: {error}"));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
 
-fn run(line: &str) -> Result<Command> {
-    parse(line.split_whitespace().map(OsString::from))
+fn run(line: &str) -> Result<Options, clap::Error> {
+    Options::try_parse_from(format!("bench {line}").split_whitespace())
 }
 
 fn message(line: &str) -> String {
@@ -12,9 +12,6 @@ fn message(line: &str) -> String {
 #[test]
 fn every_option_reaches_the_run() {
     let line = "--bin b --peers p --runs 7 --leases 1,20 --seed 9 --markdown out.md";
-    let Command::Measure(options) = run(line).unwrap() else {
-        panic!("usage instead of a run")
-    };
     let expected = Options {
         bin: "b".into(),
         peers: "p".into(),
@@ -23,20 +20,20 @@ fn every_option_reaches_the_run() {
         seed: 9,
         markdown: Some("out.md".into()),
     };
-    assert_eq!(options, expected);
+    assert_eq!(run(line).unwrap(), expected);
 }
 
 #[test]
 fn an_error_names_the_missing_folder_option() {
-    assert!(message("--peers p").contains("--bin DIR"));
-    assert!(message("--bin b").contains("--peers DIR"));
+    assert!(message("--peers p").contains("--bin <DIR>"));
+    assert!(message("--bin b").contains("--peers <DIR>"));
 }
 
 #[test]
 fn an_error_quotes_the_invalid_option_value() {
     assert!(message("--bin b --peers p --runs many").contains("'many'"));
-    assert!(message("--bin b --peers p --runs 0").contains("measures nothing"));
-    assert!(message("--bin b --peers p --runs").contains("needs a value"));
+    assert!(message("--bin b --peers p --runs 0").contains("measure nothing"));
+    assert!(message("--bin b --peers p --runs").contains("a value is required for '--runs <N>'"));
     assert!(message("--bin b --peers p --fast").contains("'--fast'"));
 }
 

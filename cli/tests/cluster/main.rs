@@ -18,7 +18,8 @@ mod release;
 mod whereabouts;
 
 use agents::Site;
-use kube::api::{Patch, PatchParams, PostParams};
+use apiserver::objects;
+use kube::api::{Patch, PatchParams};
 use kube::config::Kubeconfig;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -64,27 +65,19 @@ fn rdmanet(kubeconfig: Option<&Path>, args: &[&str]) -> Run {
 
 /// A folder with the kubeconfig of a user who has exactly the rights of `role`.
 async fn person(site: &Site, name: &str, role: Option<&str>) -> TempDir {
-    let accounts = site.admin.clone();
-    let api: kube::Api<k8s_openapi::api::core::v1::ServiceAccount> = kube::Api::default_namespaced(accounts);
-    let account = serde_json::from_value(json!({ "metadata": { "name": name } })).unwrap();
-    api.create(&PostParams::default(), &account).await.unwrap();
+    objects::account(&site.admin, "default", name).await;
     if let Some(role) = role {
         let api: kube::Api<k8s_openapi::api::rbac::v1::ClusterRoleBinding> =
             kube::Api::all(site.admin.clone());
-        let binding = serde_json::from_value(json!({
+        let binding = json!({
             "metadata": { "name": name },
             "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role },
             "subjects": [{ "kind": "ServiceAccount", "name": name, "namespace": "default" }],
-        }))
-        .unwrap();
-        api.create(&PostParams::default(), &binding).await.unwrap();
+        });
+        objects::create(&api, binding).await;
     }
-    let request = serde_json::from_value(json!({ "spec": { "audiences": [] } })).unwrap();
-    let token = api
-        .create_token_request(name, &PostParams::default(), &request)
-        .await
-        .unwrap();
-    kubeconfig(&site.server.config_with(&token.status.unwrap().token))
+    let token = objects::token(&site.admin, "default", name, None).await.unwrap();
+    kubeconfig(&site.server.config_with(&token))
 }
 
 /// A folder with `config` in it.

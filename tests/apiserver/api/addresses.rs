@@ -4,16 +4,13 @@
 use crate::{address, changed, refusal};
 use api::IpAddress;
 use apiserver::Server;
+use apiserver::objects::try_create;
 use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 
 async fn create(value: &Value) -> Result<IpAddress, kube::Error> {
     let api: Api<IpAddress> = Api::all(Server::shared().admin().await);
-    api.create(
-        &PostParams::default(),
-        &serde_json::from_value(value.clone()).unwrap(),
-    )
-    .await
+    try_create(&api, value.clone()).await
 }
 
 #[tokio::test]

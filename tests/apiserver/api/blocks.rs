@@ -5,6 +5,7 @@
 use crate::{block, changed, refusal};
 use api::IpBlock;
 use apiserver::Server;
+use apiserver::objects::try_create;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, PostParams};
 use serde_json::{Value, json};
@@ -14,13 +15,7 @@ async fn api() -> Api<IpBlock> {
 }
 
 async fn create(value: &Value) -> Result<IpBlock, kube::Error> {
-    api()
-        .await
-        .create(
-            &PostParams::default(),
-            &serde_json::from_value(value.clone()).unwrap(),
-        )
-        .await
+    try_create(&api().await, value.clone()).await
 }
 
 /// Changes the current version of the block.

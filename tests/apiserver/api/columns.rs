@@ -3,7 +3,8 @@
 
 use crate::{address, block, pool};
 use apiserver::Server;
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use apiserver::objects::create;
+use kube::api::{Api, Patch, PatchParams};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -34,9 +35,7 @@ where
         + serde::Serialize,
 {
     let api: Api<K> = Api::all(Server::shared().admin().await);
-    api.create(&PostParams::default(), &serde_json::from_value(object).unwrap())
-        .await
-        .unwrap();
+    create(&api, object).await;
     api
 }
 

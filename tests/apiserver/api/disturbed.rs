@@ -16,6 +16,11 @@ fn some(name: &str, node: &str) -> IpBlock {
     serde_json::from_value(block(name, "10.0.0.0/26", node)).unwrap()
 }
 
+/// Applies `fault` to each later request that creates an object.
+fn spoil_creation(proxy: &Proxy, fault: Fault) {
+    proxy.decide(move |method, _| if method == "POST" { fault } else { Fault::None });
+}
+
 #[tokio::test]
 async fn the_test_proxy_forwards_the_identity_of_the_caller_and_the_response() {
     let server = Server::shared();
@@ -39,23 +44,11 @@ async fn the_test_proxy_can_lose_a_request_or_only_its_response() {
     let proxy = Proxy::start(server).await;
     let api: Api<IpBlock> = Api::all(by_way_of(&proxy, &identity).await);
     let wanted = some("losing-4-0a000000-26", "losing");
-    proxy.decide(|method, _| {
-        if method == "POST" {
-            Fault::LoseRequest
-        } else {
-            Fault::None
-        }
-    });
+    spoil_creation(&proxy, Fault::LoseRequest);
     let lost = api.create(&PostParams::default(), &wanted).await.unwrap_err();
     assert!(!matches!(lost, kube::Error::Api(_)), "{lost}");
     assert!(api.get_opt("losing-4-0a000000-26").await.unwrap().is_none());
-    proxy.decide(|method, _| {
-        if method == "POST" {
-            Fault::LoseAnswer
-        } else {
-            Fault::None
-        }
-    });
+    spoil_creation(&proxy, Fault::LoseAnswer);
     let lost = api.create(&PostParams::default(), &wanted).await.unwrap_err();
     assert!(!matches!(lost, kube::Error::Api(_)), "{lost}");
     assert!(api.get_opt("losing-4-0a000000-26").await.unwrap().is_some());
@@ -68,13 +61,7 @@ async fn the_test_proxy_delivers_a_held_request_after_its_sender_gave_up() {
     let proxy = Proxy::start(server).await;
     let api: Api<IpBlock> = Api::all(by_way_of(&proxy, &identity).await);
     let wanted = some("late-4-0a000000-26", "late");
-    proxy.decide(|method, _| {
-        if method == "POST" {
-            Fault::Hold
-        } else {
-            Fault::None
-        }
-    });
+    spoil_creation(&proxy, Fault::Hold);
     let lost = api.create(&PostParams::default(), &wanted).await.unwrap_err();
     assert!(!matches!(lost, kube::Error::Api(_)), "{lost}");
     assert!(api.get_opt("late-4-0a000000-26").await.unwrap().is_none());

@@ -4,14 +4,10 @@
 
 use apiserver::identity::{ACCOUNT, CONTROLLER, NAMESPACE, controller_token};
 use apiserver::install::until;
-use apiserver::{Identity, Server};
-use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::ServiceAccount;
+use apiserver::{Identity, Server, objects};
 use k8s_openapi::api::flowcontrol::v1::{FlowSchema, PriorityLevelConfiguration};
-use kube::api::PostParams;
 use kube::client::Body;
 use kube::{Api, Client, ResourceExt};
-use serde_json::json;
 
 /// The UIDs of the flow schema and the priority level that the API server used for a request of `client`.
 async fn queue_of(client: &Client, request: http::request::Builder) -> [String; 2] {
@@ -41,18 +37,9 @@ async fn queue(admin: &Client, name: &str) -> [String; 2] {
 
 /// A client of another account, in the namespace of the agents.
 async fn stranger(server: &Server, admin: &Client) -> Client {
-    let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), NAMESPACE);
-    let account = serde_json::from_value(json!({ "metadata": { "name": "stranger" } })).unwrap();
-    accounts.create(&PostParams::default(), &account).await.unwrap();
-    let request = TokenRequest {
-        spec: TokenRequestSpec::default(),
-        ..TokenRequest::default()
-    };
-    let answer = accounts
-        .create_token_request("stranger", &PostParams::default(), &request)
-        .await
-        .unwrap();
-    server.with_token(&answer.status.unwrap().token).await
+    objects::account(admin, NAMESPACE, "stranger").await;
+    let token = objects::token(admin, NAMESPACE, "stranger", None).await.unwrap();
+    server.with_token(&token).await
 }
 
 #[tokio::test]

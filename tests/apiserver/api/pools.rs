@@ -2,6 +2,7 @@
 use crate::{changed, pool, refusal};
 use api::IpPool;
 use apiserver::Server;
+use apiserver::objects;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
@@ -378,9 +379,7 @@ async fn disjoint_ranges_of_one_subnet_are_accepted() {
 async fn address_space_block_size_and_allocation_of_a_pool_are_immutable() {
     let api: Api<IpPool> = Api::all(Server::shared().admin().await);
     let made = pool("unchanging", &json!([{ "subnet": "10.0.0.0/16" }]));
-    api.create(&PostParams::default(), &serde_json::from_value(made).unwrap())
-        .await
-        .unwrap();
+    objects::create(&api, made).await;
     for (member, value) in [
         ("addressSpace", json!("other")),
         ("blockSize", json!({ "v4": 128 })),

@@ -7,6 +7,7 @@ mod node;
 
 use crate::{block, changed, refusal};
 use api::{IpAddress, IpBlock};
+use apiserver::objects::{token, try_create};
 use apiserver::{Identity, Server};
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
@@ -38,9 +39,7 @@ impl Agent {
 
     async fn claim(&self, name: &str, cidr: &str) -> Result<IpBlock, kube::Error> {
         let claimed = block(name, cidr, &self.identity.node.node);
-        self.blocks()
-            .create(&PostParams::default(), &serde_json::from_value(claimed).unwrap())
-            .await
+        try_create(&self.blocks(), claimed).await
     }
 
     /// Changes the current version of a block.
@@ -161,21 +160,14 @@ async fn an_agent_has_the_verbs_it_needs_and_no_others() {
 
 #[tokio::test]
 async fn a_token_without_a_node_cannot_claim_blocks() {
-    use k8s_openapi::api::authentication::v1::TokenRequest;
-    use k8s_openapi::api::core::v1::ServiceAccount;
     let server = Server::shared();
-    let accounts: Api<ServiceAccount> = Api::namespaced(server.admin().await, "rdmanet-system");
-    let unbound = TokenRequest::default();
-    let answer = accounts
-        .create_token_request("rdmanet-agent", &PostParams::default(), &unbound)
-        .await
-        .unwrap();
-    let client = server.with_token(&answer.status.unwrap().token).await;
+    let admin = server.admin().await;
+    let unbound = token(&admin, "rdmanet-system", "rdmanet-agent", None).await;
+    let client = server.with_token(&unbound.unwrap()).await;
     let api: Api<IpBlock> = Api::all(client);
-    let wanted: IpBlock = serde_json::from_value(block("unbound-4-0a000000-26", "10.0.0.0/26", "")).unwrap();
-    let named: IpBlock = serde_json::from_value(block("unbound-4-0a000000-26", "10.0.0.0/26", "n")).unwrap();
-    for block in [wanted, named] {
-        refusal(api.create(&PostParams::default(), &block).await);
+    for node in ["", "n"] {
+        let claimed = block("unbound-4-0a000000-26", "10.0.0.0/26", node);
+        refusal(try_create(&api, claimed).await);
     }
 }
 

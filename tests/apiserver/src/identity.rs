@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A node that has joined the cluster, with its agent's pod and that pod's token.
 
+use crate::objects::{self, try_create};
 use api::NodeRef;
-use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::{Node, Pod, ServiceAccount};
-use kube::api::{DeleteParams, PostParams};
+use k8s_openapi::api::authentication::v1::BoundObjectReference;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::DeleteParams;
 use kube::config::Kubeconfig;
 use kube::{Api, Client, ResourceExt};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// The namespace of the agents.
 pub const NAMESPACE: &str = "rdmanet-system";
@@ -46,15 +47,12 @@ impl Identity {
     async fn try_within(admin: &Client, node: &str, namespace: &str) -> kube::Result<Self> {
         let node = join(admin, node).await?;
         let pods: Api<Pod> = Api::namespaced(admin.clone(), namespace);
-        let pod = match pods
-            .create(&PostParams::default(), &agent_pod(&node.node, namespace))
-            .await
-        {
+        let pod = match try_create(&pods, agent_pod(&node.node, namespace)).await {
             Err(kube::Error::Api(status)) if status.code == 409 => pods.get(&pod_name(&node.node)).await?,
             made => made?,
         };
         Ok(Self {
-            token: token(admin, &pod).await?,
+            token: token_of(admin, ACCOUNT, &pod).await?,
             node,
         })
     }
@@ -94,9 +92,8 @@ fn gone<T>(answer: kube::Result<T>) -> kube::Result<()> {
 
 /// Creates a Node object, or returns the existing one.
 pub async fn join(admin: &Client, name: &str) -> kube::Result<NodeRef> {
-    let node: Node = serde_json::from_value(json!({ "metadata": { "name": name } })).unwrap();
     let nodes: Api<Node> = Api::all(admin.clone());
-    let node = match nodes.create(&PostParams::default(), &node).await {
+    let node = match try_create(&nodes, json!({ "metadata": { "name": name } })).await {
         Err(kube::Error::Api(status)) if status.code == 409 => nodes.get(name).await?,
         made => made?,
     };
@@ -110,8 +107,8 @@ fn pod_name(node: &str) -> String {
     format!("{ACCOUNT}-{node}")
 }
 
-fn agent_pod(node: &str, namespace: &str) -> Pod {
-    serde_json::from_value(json!({
+fn agent_pod(node: &str, namespace: &str) -> Value {
+    json!({
         "metadata": { "name": pod_name(node), "namespace": namespace },
         "spec": {
             "serviceAccountName": ACCOUNT,
@@ -119,48 +116,31 @@ fn agent_pod(node: &str, namespace: &str) -> Pod {
             "hostNetwork": true,
             "containers": [{ "name": "agent", "image": "agent" }],
         },
-    }))
-    .unwrap()
-}
-
-/// A token that is valid as long as `pod` exists, and names its node.
-async fn token(admin: &Client, pod: &Pod) -> kube::Result<String> {
-    token_of(admin, ACCOUNT, pod).await
+    })
 }
 
 /// Creates the controller's pod `name` and returns its token.
 pub async fn controller_token(admin: &Client, name: &str) -> String {
     let pods: Api<Pod> = Api::namespaced(admin.clone(), NAMESPACE);
-    let pod = serde_json::from_value(json!({
+    let pod = json!({
         "metadata": { "name": name, "namespace": NAMESPACE },
         "spec": {
             "serviceAccountName": CONTROLLER,
             "containers": [{ "name": "controller", "image": "controller" }],
         },
-    }))
-    .unwrap();
-    let pod = pods.create(&PostParams::default(), &pod).await.unwrap();
+    });
+    let pod = objects::create(&pods, pod).await;
     token_of(admin, CONTROLLER, &pod).await.unwrap()
 }
 
+/// A token that is valid as long as `pod` exists, and names its node.
 async fn token_of(admin: &Client, account: &str, pod: &Pod) -> kube::Result<String> {
     let namespace = pod.metadata.namespace.as_deref().unwrap_or(NAMESPACE);
-    let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), namespace);
-    let request = TokenRequest {
-        spec: TokenRequestSpec {
-            bound_object_ref: Some(BoundObjectReference {
-                api_version: Some("v1".to_owned()),
-                kind: Some("Pod".to_owned()),
-                name: pod.metadata.name.clone(),
-                uid: pod.metadata.uid.clone(),
-            }),
-            expiration_seconds: Some(86_400),
-            ..TokenRequestSpec::default()
-        },
-        ..TokenRequest::default()
+    let bound = BoundObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Pod".to_owned()),
+        name: pod.metadata.name.clone(),
+        uid: pod.metadata.uid.clone(),
     };
-    let answer = accounts
-        .create_token_request(account, &PostParams::default(), &request)
-        .await?;
-    Ok(answer.status.unwrap().token)
+    objects::token(admin, namespace, account, Some(bound)).await
 }

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! An account for each peer, so that the audit log shows its requests separately.
 
-use apiserver::{Server, install};
-use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::ServiceAccount;
-use kube::Api;
-use kube::api::{DynamicObject, PostParams};
+use apiserver::{Server, install, objects};
+use kube::api::DynamicObject;
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -32,19 +29,8 @@ pub async fn kubeconfig(server: &Server, name: &str) -> PathBuf {
         let object: DynamicObject = serde_json::from_value(object).unwrap();
         install::apply(&admin, &object).await;
     }
-    let accounts: Api<ServiceAccount> = Api::namespaced(admin, NAMESPACE);
-    let request = TokenRequest {
-        spec: TokenRequestSpec {
-            expiration_seconds: Some(86_400),
-            ..TokenRequestSpec::default()
-        },
-        ..TokenRequest::default()
-    };
-    let answer = accounts
-        .create_token_request(name, &PostParams::default(), &request)
-        .await
-        .unwrap();
-    let config = server.config_with(&answer.status.unwrap().token);
+    let token = objects::token(&admin, NAMESPACE, name, None).await.unwrap();
+    let config = server.config_with(&token);
     let path = server.dir().join(format!("{name}.kubeconfig"));
     std::fs::write(&path, serde_norway::to_string(&config).unwrap()).unwrap();
     path

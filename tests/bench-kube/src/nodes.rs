@@ -6,9 +6,8 @@ use agent::daemon;
 use api::IpPool;
 use api::supervisor::Supervisor;
 use apiserver::install::until;
-use apiserver::{Identity, Server};
+use apiserver::{Identity, Server, objects};
 use kube::Api;
-use kube::api::PostParams;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use tokio_util::sync::CancellationToken;
@@ -29,17 +28,13 @@ pub struct Nodes {
 
 /// Creates the pool `name` with one range, in blocks of `block` addresses.
 pub async fn pool(server: &Server, name: &str, subnet: &str, block: u32) {
-    let pool: IpPool = serde_json::from_value(json!({
-        "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPPool", "metadata": { "name": name },
-        "spec": {
-            "ranges": [{ "subnet": subnet, "gateway": "none" }],
-            "blockSize": { "v4": block },
-            "cooldownSeconds": 0,
-        },
-    }))
-    .unwrap();
+    let spec = json!({
+        "ranges": [{ "subnet": subnet, "gateway": "none" }],
+        "blockSize": { "v4": block },
+        "cooldownSeconds": 0,
+    });
     let pools: Api<IpPool> = Api::all(server.admin().await);
-    pools.create(&PostParams::default(), &pool).await.unwrap();
+    objects::create(&pools, objects::pool(name, &spec)).await;
 }
 
 impl Nodes {

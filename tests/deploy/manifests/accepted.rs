@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A real API server accepts the manifests of `conf/`, and their rights are sufficient for an agent.
 
+use apiserver::objects;
 use apiserver::{Identity, Server, install};
 use deploy::api::{Send, apply};
 use deploy::manifests::{FOLDERS, NAMESPACE, find, kustomized, objects, renamed, templated};
 use deploy::program;
-use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::Client;
 use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
@@ -80,26 +81,20 @@ fn pod_of(objects: &[Value], daemonset: &str) -> Pod {
 #[tokio::test]
 async fn the_namespace_admits_the_pods_that_the_baseline_policy_refuses() {
     let admin = admin().await;
-    let strict: Namespace = serde_json::from_value(json!({
+    let strict = json!({
         "metadata": { "name": "strict", "labels": { "pod-security.kubernetes.io/enforce": "baseline" } },
-    }))
-    .unwrap();
-    let post = PostParams::default();
-    Api::all(admin.clone()).create(&post, &strict).await.unwrap();
+    });
+    objects::create(&Api::<Namespace>::all(admin.clone()), strict).await;
     for (namespace, name) in [
         ("strict", "rdmanet-agent"),
         ("strict", "rdmanet-uninstall"),
         (NAMESPACE, "rdmanet-uninstall"),
     ] {
-        let account = serde_json::from_value(json!({ "metadata": { "name": name } })).unwrap();
-        Api::<ServiceAccount>::namespaced(admin.clone(), namespace)
-            .create(&post, &account)
-            .await
-            .unwrap();
+        objects::account(&admin, namespace, name).await;
     }
     let dry = PostParams {
         dry_run: true,
-        ..post
+        ..PostParams::default()
     };
     for (folder, daemonset) in [
         ("base", "rdmanet-agent"),

@@ -22,11 +22,11 @@
 mod report;
 mod side;
 
-use apiserver::Server;
+use apiserver::{Server, objects};
 use bench_kube::nv_ipam::{self, NvIpam};
 use bench_kube::{pool, whereabouts};
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{Api, PostParams};
+use kube::Api;
 use multus::Setup;
 use report::Measurements;
 use serde_json::json;
@@ -77,9 +77,8 @@ fn main() {
 async fn start_nv_ipam(bin: &Path, dir: &Path) -> NvIpam {
     let server = Server::shared();
     let admin = server.admin().await;
-    let node = serde_json::from_value(json!({ "metadata": { "name": NODE } })).unwrap();
     let nodes: Api<Node> = Api::all(admin);
-    nodes.create(&PostParams::default(), &node).await.unwrap();
+    objects::create(&nodes, json!({ "metadata": { "name": NODE } })).await;
     let pool = nv_ipam::Pool {
         subnet: "10.120.0.0/16",
         block: 1024,

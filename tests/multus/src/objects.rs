@@ -2,10 +2,10 @@
 //! The objects of the API server that Multus reads and writes.
 
 use apiserver::install::{documents, until};
+use apiserver::objects::{self, account, create, token};
 use apiserver::{Server, install};
-use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::{Event, Namespace, Pod, ServiceAccount};
-use kube::api::{DeleteParams, DynamicObject, ListParams, PatchParams, PostParams};
+use k8s_openapi::api::core::v1::{Event, Namespace, Pod};
+use kube::api::{DeleteParams, DynamicObject, ListParams, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
@@ -27,18 +27,7 @@ pub async fn install(server: &Server) -> String {
         networks.list(&ListParams::default().limit(1)).await.is_ok()
     })
     .await;
-    let accounts: Api<ServiceAccount> = Api::namespaced(admin, "kube-system");
-    let request = TokenRequest {
-        spec: TokenRequestSpec {
-            expiration_seconds: Some(86_400),
-            ..TokenRequestSpec::default()
-        },
-        ..TokenRequest::default()
-    };
-    let answer = accounts
-        .create_token_request("multus", &PostParams::default(), &request)
-        .await;
-    answer.unwrap().status.unwrap().token
+    token(&admin, "kube-system", "multus", None).await.unwrap()
 }
 
 /// The `NetworkAttachmentDefinition`s of a namespace.
@@ -57,35 +46,26 @@ pub fn strictly() -> PatchParams {
 /// account.
 pub async fn namespace(client: &Client, name: &str) {
     let namespaces: Api<Namespace> = Api::all(client.clone());
-    let object = serde_json::from_value(json!({ "metadata": { "name": name } })).unwrap();
-    namespaces.create(&PostParams::default(), &object).await.unwrap();
-    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), name);
-    let object = serde_json::from_value(json!({ "metadata": { "name": "default" } })).unwrap();
-    accounts.create(&PostParams::default(), &object).await.unwrap();
+    create(&namespaces, json!({ "metadata": { "name": name } })).await;
+    account(client, name, "default").await;
 }
 
 /// Creates a network with the text `config` as configuration. `resource` names a resource of a device plugin.
 pub async fn network(client: &Client, namespace: &str, name: &str, config: &str, resource: Option<&str>) {
     let annotations = resource.map(|name| json!({ "k8s.v1.cni.cncf.io/resourceName": name }));
-    let object = serde_json::from_value(json!({
+    let object = json!({
         "apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition",
         "metadata": { "name": name, "annotations": annotations },
         "spec": { "config": config },
-    }))
-    .unwrap();
-    let networks = networks(client, namespace);
-    networks.create(&PostParams::default(), &object).await.unwrap();
+    });
+    create(&networks(client, namespace), object).await;
 }
 
 /// Creates a pod that is bound to `node` and requests networks in this annotation.
 pub async fn pod(client: &Client, namespace: &str, name: &str, node: &str, wanted: &str) -> PodIdentity {
-    let object: Pod = serde_json::from_value(json!({
-        "metadata": { "name": name, "annotations": { NETWORKS: wanted } },
-        "spec": { "nodeName": node, "containers": [{ "name": "main", "image": "main" }] },
-    }))
-    .unwrap();
+    let metadata = json!({ "name": name, "annotations": { NETWORKS: wanted } });
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    let pod = pods.create(&PostParams::default(), &object).await.unwrap();
+    let pod = create(&pods, objects::pod(&metadata, node)).await;
     PodIdentity {
         namespace: namespace.to_owned(),
         name: name.to_owned(),

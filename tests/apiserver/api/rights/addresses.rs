@@ -5,6 +5,7 @@ use super::{Agent, put};
 use crate::{address, pool, refusal};
 use api::{AddressState, IpAddress, IpPool};
 use apiserver::Server;
+use apiserver::objects::create;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
@@ -79,10 +80,7 @@ async fn an_agent_can_change_only_its_own_request_in_a_pool() {
     let agent = Agent::of("pools").await;
     let made = pool("written", &json!([{ "subnet": "10.0.0.0/16" }]));
     let admin: Api<IpPool> = Api::all(Server::shared().admin().await);
-    admin
-        .create(&PostParams::default(), &serde_json::from_value(made).unwrap())
-        .await
-        .unwrap();
+    create(&admin, made).await;
     let pools: Api<IpPool> = Api::all(agent.client.clone());
     let parameters = PatchParams::default();
     for change in [

@@ -6,8 +6,9 @@ use crate::{block, refusal};
 use api::{BlockState, IpBlock};
 use apiserver::Server;
 use apiserver::identity::controller_token;
+use apiserver::objects::try_create;
 use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
 fn state(state: &str) -> (&'static str, Value) {
@@ -18,9 +19,8 @@ fn state(state: &str) -> (&'static str, Value) {
 async fn an_agent_can_claim_blocks_only_for_its_own_node() {
     let (mine, other) = (Agent::of("claims-1").await, Agent::of("claims-2").await);
     mine.claim("claims-4-0a000000-26", "10.0.0.0/26").await.unwrap();
-    let foreign: IpBlock =
-        serde_json::from_value(block("claims-4-0a000040-26", "10.0.0.64/26", "claims-1")).unwrap();
-    let status = refusal(other.blocks().create(&PostParams::default(), &foreign).await);
+    let foreign = block("claims-4-0a000040-26", "10.0.0.64/26", "claims-1");
+    let status = refusal(try_create(&other.blocks(), foreign).await);
     assert_eq!(status.code, 403);
     assert!(
         status

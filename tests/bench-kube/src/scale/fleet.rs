@@ -5,9 +5,10 @@ use agent::agent::Agent;
 use agent::daemon;
 use api::supervisor::Supervisor;
 use api::{IpBlock, IpPool};
+use apiserver::objects;
 use apiserver::{Identity, Server};
 use futures::StreamExt;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -115,11 +116,7 @@ impl<'s> Fleet<'s> {
 
     /// Creates a pool.
     pub(crate) async fn pool(&self, name: &str, spec: Value) {
-        let pool: IpPool = serde_json::from_value(json!({
-            "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPPool", "metadata": { "name": name }, "spec": spec,
-        }))
-        .unwrap();
-        self.pools().create(&PostParams::default(), &pool).await.unwrap();
+        objects::create(&self.pools(), objects::pool(name, &spec)).await;
     }
 
     pub(crate) fn pools(&self) -> Api<IpPool> {

@@ -6,13 +6,9 @@
 
 use crate::bond::bonded;
 use crate::fabric::{cable, run, within};
-use std::fs::{self, File};
-use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::Command;
 use std::time::Duration;
-use tests::{Node, Value};
+use tests::{Daemon, Node, Value, daemon};
 
 const LISTEN: &str = "127.0.0.1:9471";
 
@@ -20,30 +16,27 @@ const LISTEN: &str = "127.0.0.1:9471";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The agent of this machine, with a kubeconfig from the host.
-struct Agent {
-    process: Child,
-    log: PathBuf,
-}
+struct Agent(Daemon);
 
 impl Agent {
     fn start(node: &Node) -> Self {
-        let log = node.path("agent.log");
-        let process = Command::new("/opt/cni/bin/rdmanet-agent")
-            .env("KUBECONFIG", Path::new("/kube/agent"))
+        let agent = Daemon::new("the agent", &node.path("agent.log"));
+        // `cargo test -p multus --test fabric` puts it into the VM.
+        let mut command = Command::new("/opt/cni/bin/rdmanet-agent");
+        command
+            .env("KUBECONFIG", "/kube/agent")
             .args(["--node", "node-1", "--listen", LISTEN, "--report-interval", "1s"])
             .arg("--data-dir")
             .arg(node.path("rdma-ipam"))
             .arg("--socket")
-            .arg(node.path("agent.sock"))
-            .stderr(File::create(&log).unwrap())
-            .spawn()
-            .expect("the agent is in the VM: `cargo test -p multus --test fabric` puts it there");
-        Self { process, log }
+            .arg(node.path("agent.sock"));
+        agent.spawn(&mut command);
+        Self(agent)
     }
 
     /// The status, reason and message of the last condition that the agent wrote to the Node, from its log.
     fn last_condition(&self) -> Option<[String; 3]> {
-        let log = fs::read_to_string(&self.log).unwrap();
+        let log = self.0.log();
         let lines = log.lines().rev();
         let mut lines = lines.filter_map(|line| line.parse::<Value>().ok());
         let last =
@@ -62,23 +55,7 @@ impl Agent {
 
     /// The metrics that the agent serves.
     fn metrics() -> String {
-        let mut stream = TcpStream::connect(LISTEN).unwrap();
-        stream
-            .write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-            .unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        text
-    }
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-        if std::thread::panicking() {
-            tests::log_line(&fs::read_to_string(&self.log).unwrap_or_default());
-        }
+        daemon::get(LISTEN, "/metrics")
     }
 }
 

@@ -177,6 +177,18 @@ impl Answer {
             .unwrap_or_else(|e| panic!("{} answered no single JSON document ({e}): {self}", self.what))
     }
 
+    /// The addresses of an ADD that succeeded, without their prefix lengths.
+    #[track_caller]
+    pub fn addresses(&self) -> Vec<String> {
+        let result = self.result();
+        let ips = result["ips"].as_array().unwrap().iter();
+        ips.map(|ip| {
+            let cidr = ip["address"].as_str().unwrap();
+            cidr.split('/').next().unwrap().to_owned()
+        })
+        .collect()
+    }
+
     /// Asserts that the call succeeded without standard output, as every verb except ADD and VERSION does.
     #[track_caller]
     pub fn done(&self) {

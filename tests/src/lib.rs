@@ -9,11 +9,13 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::missing_panics_doc,
+    clippy::print_stderr,
     reason = "a fixture that cannot be made fails its test, and says why"
 )]
 
 pub mod call;
 pub mod conf;
+pub mod daemon;
 pub mod fail;
 pub mod faults;
 pub mod kubelet;
@@ -28,6 +30,7 @@ pub mod traces;
 
 pub use call::{Answer, Call};
 pub use conf::Conf;
+pub use daemon::Daemon;
 pub use node::Node;
 pub use pod::Pod;
 pub use serde_json::{Value, json};

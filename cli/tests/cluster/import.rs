@@ -5,6 +5,7 @@ use crate::whereabouts::{self, reservations};
 use crate::{Run, person, pod_with, rdmanet};
 use agents::{Attachment, Member, Site};
 use apiserver::install::{apply, documents, until};
+use apiserver::objects;
 use kube::ResourceExt;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, PostParams};
 use serde_json::{Value, json};
@@ -76,11 +77,10 @@ async fn create(api: &Api<DynamicObject>, name: &str, spec: &Value) {
     } else {
         "IPPool"
     };
-    let object = serde_json::from_value(json!({
+    let object = json!({
         "apiVersion": format!("{group}/{version}"), "kind": kind, "metadata": { "name": name }, "spec": spec,
-    }))
-    .unwrap();
-    api.create(&PostParams::default(), &object).await.unwrap();
+    });
+    objects::create(api, object).await;
 }
 
 /// A network of macvlan with this `ipam` section.
@@ -156,14 +156,7 @@ fn all_of(node: &Member, pool: &str) -> BTreeSet<String> {
             assert!(answer.stdout.contains("exhausted"), "{}", answer.stdout);
             return all;
         }
-        let result: Value = serde_json::from_str(&answer.stdout).unwrap();
-        let ip = result["ips"][0]["address"]
-            .as_str()
-            .unwrap()
-            .split('/')
-            .next()
-            .unwrap()
-            .to_owned();
+        let ip = answer.addresses().remove(0);
         assert!(all.insert(ip.clone()), "{ip} is allocated twice");
     }
     panic!("a range of 50 has 100 addresses");
@@ -214,7 +207,7 @@ async fn pools_of_whereabouts_are_imported_while_their_pods_run() {
         (Some("10.5.0.10"), Some("10.5.0.59"), Some("none"))
     );
     site.wait_condition("rail0", "Ready", "True").await;
-    let closed = node.refused("rail0", &Attachment::of("early"));
+    let closed = node.error("rail0", &Attachment::of("early"));
     assert!(closed["msg"].as_str().unwrap().contains("rail0"), "{closed}");
     assert_eq!(site.blocks("rail0").await.len(), 0);
     let again = import(&file, &["whereabouts"]);

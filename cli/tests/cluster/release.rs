@@ -131,7 +131,7 @@ async fn an_address_object_is_released_only_once_its_pod_and_node_are_gone() {
 async fn one_command_releases_the_used_blocks_of_a_dead_node() {
     let flags = ["--quarantine", "4s"];
     let site = Site::with(&flags).await;
-    let mut node = Member::running(&site.server, "dead", &flags).await;
+    let node = Member::running(&site.server, "dead", &flags).await;
     site.simple("rail0", "10.1.0.0/28").await;
     node.wait_active("rail0").await;
     node.add("rail0", &Attachment::of("one"));

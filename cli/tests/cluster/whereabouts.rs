@@ -51,9 +51,7 @@ pub(crate) fn call(site: &Site, verb: &str, ipam: &Value, pod: &str) -> Answer {
 
 /// Runs ADD and returns its one address.
 pub(crate) fn add(site: &Site, ipam: &Value, pod: &str) -> String {
-    let result = call(site, "ADD", ipam, pod).result();
-    let address = result["ips"][0]["address"].as_str().unwrap();
-    address.split('/').next().unwrap().to_owned()
+    call(site, "ADD", ipam, pod).addresses().remove(0)
 }
 
 /// The settings file that an installation of whereabouts leaves on a node.

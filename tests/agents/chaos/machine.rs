@@ -7,17 +7,19 @@ use crate::World;
 use crate::replicas::REPLICAS;
 use crate::tally::Tally;
 use agents::program;
+use apiserver::objects::{self, try_create};
 use apiserver::{Fault, Identity, Proxy};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DeleteParams, PostParams};
+use kube::api::{Api, DeleteParams};
 use kube::{Client, ResourceExt};
 use plugin::Answer;
 use serde_json::json;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
+use tests::Daemon;
 
 /// The highest number of pods on a machine.
 const PODS: usize = 50;
@@ -44,7 +46,7 @@ pub(crate) struct Machine {
     admin: Client,
     identity: Identity,
     proxy: Proxy,
-    agent: Option<Child>,
+    agent: Daemon,
     random: fastrand::Rng,
     counter: u64,
 }
@@ -58,7 +60,8 @@ impl Machine {
         let admin = world.server.admin().await;
         let identity = Identity::new(&admin, &name).await;
         let proxy = Proxy::start(&world.server).await;
-        let mut machine = Self {
+        let agent = Daemon::new(format!("the agent of {name}"), &dir.join("agent.log"));
+        let machine = Self {
             world,
             name,
             dir,
@@ -67,7 +70,7 @@ impl Machine {
             admin,
             identity,
             proxy,
-            agent: None,
+            agent,
             random,
             counter: 0,
         };
@@ -79,53 +82,24 @@ impl Machine {
         self.dir.join("data")
     }
 
-    fn start_agent(&mut self) {
+    fn start_agent(&self) {
         let config = self.proxy.before(self.identity.config(&self.world.server));
         let file = self.dir.join("kubeconfig");
         std::fs::write(&file, serde_norway::to_string(&config).unwrap()).unwrap();
-        let log = std::fs::File::options()
-            .create(true)
-            .append(true)
-            .open(self.dir.join("agent.log"))
-            .unwrap();
-        let child = Command::new(program("rdmanet-agent"))
+        let mut command = Command::new(program("rdmanet-agent"));
+        command
             .env("KUBECONFIG", file)
             .env("RDMANET_NODE", &self.name)
             .env("RDMANET_DATA_DIR", self.data())
             .env("RDMANET_AGENT_SOCKET", self.dir.join("s"))
-            .args([
-                "--listen",
-                "127.0.0.1:0",
-                "--quarantine",
-                crate::QUARANTINE,
-                // A machine is removed only after its death.
-                "--quarantine-in-use",
-                crate::QUARANTINE,
-                "--short-quarantine-for-tests",
-                "--idle",
-                "2s",
-            ])
-            .args([
-                "--observation-interval",
-                "1s",
-                "--reconcile-interval",
-                "300ms",
-                "--report-interval",
-                "1s",
-            ])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        self.agent = Some(child);
-    }
-
-    fn kill_agent(&mut self) {
-        if let Some(mut agent) = self.agent.take() {
-            agent.kill().unwrap();
-            agent.wait().unwrap();
-        }
+            .args(["--listen", "127.0.0.1:0"])
+            .args(["--quarantine", crate::QUARANTINE])
+            // A machine is removed only after its death.
+            .args(["--quarantine-in-use", crate::QUARANTINE])
+            .args(["--short-quarantine-for-tests", "--idle", "2s"])
+            .args(["--observation-interval", "1s", "--report-interval", "1s"])
+            .args(["--reconcile-interval", "300ms"]);
+        self.agent.spawn(&mut command);
     }
 
     /// Creates and ends pods and injects faults until the run has enough operations.
@@ -172,11 +146,8 @@ impl Machine {
                 );
                 self.tally.refused += 1;
             }
-            Answer::Done(result) => {
-                let address = result["ips"][0]["address"]
-                    .as_str()
-                    .unwrap_or_else(|| panic!("no address in {result}"));
-                let ip: IpAddr = address.split('/').next().unwrap().parse().unwrap();
+            Answer::Done(ip) => {
+                let ip = ip.expect("ADD returns an address");
                 self.world.ledger.given(ip, &living.container);
                 if let Some(ordinal) = living.ordinal {
                     self.world.replicas.given(ordinal, ip);
@@ -203,12 +174,8 @@ impl Machine {
         let mut uid = None;
         if ordinal.is_some() || self.random.u32(0..4) == 0 {
             let owner = ordinal.map(|_| self.world.replicas.owner());
-            let object: Pod = serde_json::from_value(json!({
-                "metadata": { "name": pod, "ownerReferences": owner },
-                "spec": { "nodeName": self.name, "containers": [{ "name": "c", "image": "c" }] },
-            }))
-            .unwrap();
-            let made = self.kubelet().create(&PostParams::default(), &object).await;
+            let metadata = json!({ "name": pod, "ownerReferences": owner });
+            let made = try_create(&self.kubelet(), objects::pod(&metadata, &self.name)).await;
             uid = made.ok().and_then(|pod| pod.uid());
         }
         if let Some(ordinal) = ordinal.filter(|_| uid.is_none()) {
@@ -304,7 +271,7 @@ impl Machine {
     }
 
     async fn kill_and_restart_agent(&mut self) {
-        self.kill_agent();
+        self.agent.kill();
         self.tally.agents_killed += 1;
         // Meanwhile the machine creates and ends pods.
         for _ in 0..self.random.u32(0..20) {
@@ -351,7 +318,7 @@ impl Machine {
     /// Simulates a power failure: agent and pods end, and the files on the disk are those of an earlier boot. Sometimes
     /// the Node object is deleted before the machine returns under its old name.
     async fn fail_power(&mut self) {
-        self.kill_agent();
+        self.agent.kill();
         self.tally.deaths += 1;
         for living in std::mem::take(&mut self.pods) {
             if let Some(address) = living.address {
@@ -398,17 +365,14 @@ impl Machine {
 
     /// The end of the agent's log.
     pub(crate) fn log_tail(&self) -> String {
-        let log = std::fs::read_to_string(self.dir.join("agent.log")).unwrap_or_default();
-        let lines: Vec<&str> = log.lines().collect();
-        let end = lines[lines.len().saturating_sub(30)..].join("\n");
-        format!("--- {}\n{end}\n", self.name)
+        self.agent.last_words()
     }
 
     /// Ends all faults.
     pub(crate) fn end_faults(&mut self) {
         self.proxy.decide(|_, _| Fault::None);
         self.proxy.mend();
-        if self.agent.is_none() {
+        if !self.agent.is_started() {
             self.start_agent();
         }
     }
@@ -426,19 +390,11 @@ impl Machine {
             ordinal: None,
             object: false,
         };
-        let Answer::Done(result) = self.call("ADD", &living, None).await else {
+        let Answer::Done(Some(ip)) = self.call("ADD", &living, None).await else {
             return false;
         };
-        let address = result["ips"][0]["address"].as_str().unwrap();
-        let ip: IpAddr = address.split('/').next().unwrap().parse().unwrap();
         self.world.ledger.given(ip, &living.container);
         true
-    }
-}
-
-impl Drop for Machine {
-    fn drop(&mut self) {
-        self.kill_agent();
     }
 }
 

@@ -28,10 +28,12 @@ mod tally;
 mod trouble;
 
 use agents::Site;
-use apiserver::Server;
+use apiserver::{Server, objects};
+use kube::Api;
 use ledger::Ledger;
 use machine::Machine;
 use replicas::Replicas;
+use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
@@ -131,18 +133,13 @@ async fn no_address_is_allocated_twice_or_leaked_under_chaos() {
 }
 
 async fn make_pool(world: &World, prefix: u32) {
-    use kube::api::{Api, PostParams};
-    let pool = serde_json::from_value(serde_json::json!({
-        "metadata": { "name": POOL },
-        "spec": {
-            "ranges": [{ "subnet": format!("10.77.0.0/{prefix}"), "gateway": "none" }],
-            "blockSize": { "v4": 8, "v6": 8 },
-            "cooldownSeconds": 1,
-            "reserved": [RESERVED],
-            "sticky": "StatefulSet",
-        },
-    }))
-    .unwrap();
+    let spec = json!({
+        "ranges": [{ "subnet": format!("10.77.0.0/{prefix}"), "gateway": "none" }],
+        "blockSize": { "v4": 8, "v6": 8 },
+        "cooldownSeconds": 1,
+        "reserved": [RESERVED],
+        "sticky": "StatefulSet",
+    });
     let api: Api<api::IpPool> = Api::all(world.server.admin().await);
-    api.create(&PostParams::default(), &pool).await.unwrap();
+    objects::create(&api, objects::pool(POOL, &spec)).await;
 }

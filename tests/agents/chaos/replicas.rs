@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The pods of a `StatefulSet`: each exists once at a time, on any machine, and keeps its address.
 
+use apiserver::objects;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use std::net::IpAddr;
@@ -31,18 +32,7 @@ fn sets(admin: &Client) -> Api<StatefulSet> {
 impl Replicas {
     /// Creates the `StatefulSet`.
     pub(crate) async fn new(admin: &Client) -> Self {
-        let set = serde_json::from_value(json!({
-            "metadata": { "name": "db" },
-            "spec": {
-                "replicas": REPLICAS, "serviceName": "db", "selector": { "matchLabels": { "app": "db" } },
-                "template": {
-                    "metadata": { "labels": { "app": "db" } },
-                    "spec": { "containers": [{ "name": "c", "image": "c" }] },
-                },
-            },
-        }))
-        .unwrap();
-        let set = sets(admin).create(&PostParams::default(), &set).await.unwrap();
+        let set = objects::create(&sets(admin), objects::stateful_set("db", REPLICAS)).await;
         Self {
             owner: json!([{
                 "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": set.uid(), "controller": true,

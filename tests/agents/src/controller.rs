@@ -6,14 +6,12 @@
 use apiserver::identity::controller_token;
 use apiserver::{Proxy, Server};
 use kube::config::Kubeconfig;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use std::fs::File;
+use std::ops::Deref;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::process::Command;
 use std::time::{Duration, Instant};
+use tests::Daemon;
 use tests::programs::program;
 
 /// Short times for tests: what takes minutes in a cluster takes one second.
@@ -33,7 +31,16 @@ pub struct Controller {
     name: String,
     dir: PathBuf,
     token: String,
-    child: Mutex<Option<Child>>,
+    process: Daemon,
+}
+
+/// The process of the replica: `controller.stop()`, `controller.log()`.
+impl Deref for Controller {
+    type Target = Daemon;
+
+    fn deref(&self) -> &Daemon {
+        &self.process
+    }
 }
 
 impl Controller {
@@ -45,10 +52,10 @@ impl Controller {
         symlink(program("rdmanet-controller"), dir.join(&name)).unwrap();
         let token = controller_token(&server.admin().await, &name).await;
         Self {
+            process: Daemon::new(name.as_str(), &dir.join(&name).with_extension("log")),
             name,
             dir,
             token,
-            child: Mutex::default(),
         }
     }
 
@@ -66,24 +73,18 @@ impl Controller {
         let file = self.dir.join(&self.name).with_extension("kubeconfig");
         std::fs::write(&file, serde_norway::to_string(config).unwrap()).unwrap();
         let starts = self.starts();
-        let log = File::options().create(true).append(true).open(self.log_file());
         let usual = USUAL.chunks(2).filter(|pair| !flags.contains(&pair[0])).flatten();
-        let child = Command::new(self.dir.join(&self.name))
+        let mut command = Command::new(self.dir.join(&self.name));
+        command
             .env_clear()
             .env("KUBECONFIG", file)
             .args(["--identity", &self.name, "--listen", "127.0.0.1:0"])
             .args(usual)
             .args(flags)
-            .arg("--short-quarantine-for-tests")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log.unwrap())
-            .spawn()
-            .unwrap();
+            .arg("--short-quarantine-for-tests");
+        let id = self.process.spawn(&mut command);
         let file = self.dir.join(&self.name).with_extension("pid");
-        std::fs::write(file, child.id().to_string()).unwrap();
-        let before = self.lock().replace(child);
-        assert!(before.is_none(), "{} runs already", self.name);
+        std::fs::write(file, id.to_string()).unwrap();
         // Before its handler is installed, SIGTERM ends the process with a signal.
         let deadline = Instant::now() + Duration::from_secs(60);
         while self.starts() == starts {
@@ -105,63 +106,5 @@ impl Controller {
     /// The replica's name in the lease.
     pub fn identity(&self) -> &str {
         &self.name
-    }
-
-    /// Stops the replica as kubelet does. Returns whether it exited with status 0.
-    pub fn stop(&self) -> bool {
-        self.end(Signal::SIGTERM)
-    }
-
-    /// Kills the replica.
-    pub fn kill(&self) {
-        self.end(Signal::SIGKILL);
-    }
-
-    /// Freezes the replica with SIGSTOP until [`Self::thaw`].
-    pub fn freeze(&self) {
-        self.signal(Signal::SIGSTOP);
-    }
-
-    /// Continues a frozen replica.
-    pub fn thaw(&self) {
-        self.signal(Signal::SIGCONT);
-    }
-
-    /// The log of the replica.
-    pub fn log(&self) -> String {
-        std::fs::read_to_string(self.log_file()).unwrap_or_default()
-    }
-
-    fn log_file(&self) -> PathBuf {
-        self.dir.join(&self.name).with_extension("log")
-    }
-
-    fn signal(&self, signal: Signal) {
-        let pid = self.lock().as_ref().expect("the controller runs").id();
-        kill(Pid::from_raw(pid.cast_signed()), signal).unwrap();
-    }
-
-    fn end(&self, signal: Signal) -> bool {
-        let Some(mut child) = self.lock().take() else {
-            return false;
-        };
-        kill(Pid::from_raw(child.id().cast_signed()), signal).unwrap();
-        child.wait().unwrap().success()
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Child>> {
-        self.child.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Controller {
-    fn drop(&mut self) {
-        self.end(Signal::SIGKILL);
-        if std::thread::panicking() {
-            let log = self.log();
-            let lines: Vec<&str> = log.lines().collect();
-            let last = &lines[lines.len().saturating_sub(40)..];
-            eprint!("the last lines of {}:\n{}\n", self.name, last.join("\n"));
-        }
     }
 }

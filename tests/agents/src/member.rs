@@ -4,27 +4,33 @@
 use apiserver::install::until;
 use apiserver::{Identity, Proxy, Server};
 use kube::config::Kubeconfig;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use serde_json::{Value, json};
-use std::fs::File;
-use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tests::programs::program;
-use tests::{Answer, Call};
+use tests::{Answer, Call, Daemon, daemon};
 
 /// A node with its agent and the plugin.
 pub struct Member {
+    /// The agent ends before its folder is removed.
+    agent: Daemon,
     /// The node's name and its agent's token.
     pub identity: Identity,
     dir: TempDir,
     flags: Vec<String>,
     environment: Vec<(String, String)>,
-    agent: Option<Child>,
+}
+
+/// The process of the agent: `node.kill()`, `node.log()`.
+impl Deref for Member {
+    type Target = Daemon;
+
+    fn deref(&self) -> &Daemon {
+        &self.agent
+    }
 }
 
 /// One interface of one pod, as a runtime names it.
@@ -60,6 +66,30 @@ impl Attachment {
         self.ips.push(ip.to_owned());
         self
     }
+
+    /// A call of `rdma-ipam` for this interface, with the leases below `data`.
+    pub fn call(&self, verb: &str, pool: &str, data: &Path) -> Call {
+        let mut conf = json!({
+            "cniVersion": "1.1.0", "name": "net", "type": "macvlan",
+            "ipam": { "type": "rdma-ipam", "pool": pool, "dataDir": data },
+        });
+        if !self.ips.is_empty() {
+            conf["args"] = json!({ "cni": { "ips": self.ips } });
+        }
+        let (namespace, name) = self.pod.split_once('/').unwrap();
+        let pod = format!(
+            "IgnoreUnknown=1;K8S_POD_NAMESPACE={namespace};K8S_POD_NAME={name};K8S_POD_UID={}",
+            self.uid
+        );
+        Call::new(&program("rdma-ipam"))
+            .env("CNI_COMMAND", verb)
+            .env("CNI_CONTAINERID", self.container.as_str())
+            .env("CNI_IFNAME", "net1")
+            .env("CNI_NETNS", self.netns.as_os_str())
+            .env("CNI_PATH", "/opt/cni/bin")
+            .env("CNI_ARGS", pod)
+            .stdin(conf.to_string())
+    }
 }
 
 impl Member {
@@ -88,11 +118,11 @@ impl Member {
             .map(|flag| (*flag).to_owned())
             .collect();
         let member = Self {
+            agent: Daemon::new(format!("the agent of {name}"), &dir.path().join("log")),
             identity,
             dir,
             flags,
             environment: Vec::new(),
-            agent: None,
         };
         member.use_server(server);
         member
@@ -100,7 +130,7 @@ impl Member {
 
     /// Like [`Self::new`], with a running agent.
     pub async fn running(server: &Server, name: &str, flags: &[&str]) -> Self {
-        let mut member = Self::new(server, name, flags).await;
+        let member = Self::new(server, name, flags).await;
         member.start();
         member
     }
@@ -145,13 +175,9 @@ impl Member {
     }
 
     /// Starts the agent.
-    pub fn start(&mut self) {
-        let log = File::options()
-            .create(true)
-            .append(true)
-            .open(self.dir.path().join("log"))
-            .unwrap();
-        let child = Command::new(program("rdmanet-agent"))
+    pub fn start(&self) {
+        let mut command = Command::new(program("rdmanet-agent"));
+        command
             .env_clear()
             .envs(self.environment.iter().cloned())
             .env("KUBECONFIG", self.dir.path().join("kubeconfig"))
@@ -160,58 +186,8 @@ impl Member {
             .arg(self.data())
             .arg("--socket")
             .arg(self.socket())
-            .args(&self.flags)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        self.agent = Some(child);
-    }
-
-    /// Stops the agent as kubelet does. Returns its exit status.
-    pub fn stop(&mut self) -> bool {
-        self.end(Signal::SIGTERM)
-    }
-
-    /// Ends the agent at once.
-    pub fn kill(&mut self) {
-        self.end(Signal::SIGKILL);
-    }
-
-    /// Sends the agent SIGKILL and does not wait for its end.
-    pub fn interrupt(&self) {
-        if let Some(child) = &self.agent {
-            kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL).unwrap();
-        }
-    }
-
-    /// Freezes the agent with SIGSTOP until [`Self::thaw`].
-    pub fn freeze(&self) {
-        self.signal(Signal::SIGSTOP);
-    }
-
-    /// Continues a frozen agent.
-    pub fn thaw(&self) {
-        self.signal(Signal::SIGCONT);
-    }
-
-    fn signal(&self, signal: Signal) {
-        let agent = self.agent.as_ref().expect("the agent runs");
-        kill(Pid::from_raw(agent.id().cast_signed()), signal).unwrap();
-    }
-
-    fn end(&mut self, signal: Signal) -> bool {
-        let Some(mut child) = self.agent.take() else {
-            return false;
-        };
-        kill(Pid::from_raw(child.id().cast_signed()), signal).unwrap();
-        child.wait().unwrap().success()
-    }
-
-    /// The log of the agent.
-    pub fn log(&self) -> String {
-        std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
+            .args(&self.flags);
+        self.agent.spawn(&mut command);
     }
 
     /// The address on which the agent serves metrics.
@@ -235,12 +211,7 @@ impl Member {
 
     /// The response of the agent to GET of `path`, with its headers.
     pub fn get(&self, path: &str) -> String {
-        let mut stream = TcpStream::connect(self.listens().expect("the agent listens")).unwrap();
-        let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        text
+        daemon::get(&self.listens().expect("the agent listens"), path)
     }
 
     /// The content of `pool.json`; null if there is no file.
@@ -277,29 +248,10 @@ impl Member {
 
     /// Calls the plugin.
     pub fn call(&self, verb: &str, pool: &str, attachment: &Attachment) -> Answer {
-        let mut conf = json!({
-            "cniVersion": "1.1.0", "name": "net", "type": "macvlan",
-            "ipam": { "type": "rdma-ipam", "pool": pool, "dataDir": self.data() },
-        });
-        if !attachment.ips.is_empty() {
-            conf["args"] = json!({ "cni": { "ips": attachment.ips } });
-        }
-        let (namespace, name) = attachment.pod.split_once('/').unwrap();
-        let call = Call::new(&program("rdma-ipam"))
-            .env("CNI_COMMAND", verb)
-            .env("CNI_CONTAINERID", attachment.container.as_str())
-            .env("CNI_IFNAME", "net1")
-            .env("CNI_NETNS", attachment.netns.as_os_str())
-            .env("CNI_PATH", "/opt/cni/bin")
+        attachment
+            .call(verb, pool, &self.data())
             .env("RDMANET_AGENT_SOCKET", self.socket().as_os_str())
-            .env(
-                "CNI_ARGS",
-                format!(
-                    "IgnoreUnknown=1;K8S_POD_NAMESPACE={namespace};K8S_POD_NAME={name};K8S_POD_UID={}",
-                    attachment.uid
-                ),
-            );
-        call.stdin(conf.to_string()).run()
+            .run()
     }
 
     /// Calls ADD, which must succeed. Returns the addresses.
@@ -307,23 +259,10 @@ impl Member {
         let answer = self.call("ADD", pool, attachment);
         assert!(
             answer.status.success(),
-            "ADD of {attachment:?}: {}{}\n{}",
-            answer.stdout,
-            answer.stderr,
+            "ADD of {attachment:?}: {answer}\n{}",
             self.log()
         );
-        let result: Value = serde_json::from_str(&answer.stdout).unwrap();
-        let ips = result["ips"].as_array().unwrap().iter();
-        ips.map(|ip| {
-            ip["address"]
-                .as_str()
-                .unwrap()
-                .split('/')
-                .next()
-                .unwrap()
-                .to_owned()
-        })
-        .collect()
+        answer.addresses()
     }
 
     /// Calls ADD and retries on code 11, as a runtime does. Returns the first address.
@@ -345,7 +284,7 @@ impl Member {
     }
 
     /// Calls ADD, which must fail. Returns the error.
-    pub fn refused(&self, pool: &str, attachment: &Attachment) -> Value {
+    pub fn error(&self, pool: &str, attachment: &Attachment) -> Value {
         let answer = self.call("ADD", pool, attachment);
         assert!(
             !answer.status.success(),
@@ -355,26 +294,21 @@ impl Member {
         serde_json::from_str(&answer.stdout).unwrap()
     }
 
+    /// Calls ADD, which must fail with one of `codes` (empty: any) and a message with each of `pieces`. Returns the message.
+    #[track_caller]
+    pub fn refused(&self, pool: &str, attachment: &Attachment, codes: &[u64], pieces: &[&str]) -> String {
+        let error = self.error(pool, attachment);
+        let code = error["code"].as_u64().unwrap();
+        assert!(codes.is_empty() || codes.contains(&code), "{error}");
+        let message = error["msg"].as_str().unwrap();
+        for piece in pieces {
+            assert!(message.contains(piece), "{message:?} lacks {piece:?}");
+        }
+        message.to_owned()
+    }
+
     /// Calls DEL, which must succeed.
     pub fn del(&self, pool: &str, attachment: &Attachment) {
-        let answer = self.call("DEL", pool, attachment);
-        assert!(
-            answer.status.success(),
-            "DEL of {attachment:?}: {}",
-            answer.stdout
-        );
-    }
-}
-
-impl Drop for Member {
-    fn drop(&mut self) {
-        self.end(Signal::SIGKILL);
-        if std::thread::panicking() {
-            let node = &self.identity.node.node;
-            let log = self.log();
-            let last: Vec<&str> = log.lines().rev().take(40).collect();
-            let last: Vec<&str> = last.into_iter().rev().collect();
-            eprint!("the last that the agent of {node} said:\n{}\n", last.join("\n"));
-        }
+        self.call("DEL", pool, attachment).done();
     }
 }

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The API server of a test and the objects of the test.
 
-use crate::Controller;
+use crate::{Controller, Member};
 use api::block_layout::BlockCidr;
 use api::convert::{new_block, owner};
 use api::{Counters, IpAddress, IpBlock, IpPool, NodeRef};
 use apiserver::Server;
 use apiserver::identity::NAMESPACE;
 use apiserver::install::until;
+use apiserver::objects;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -67,10 +68,7 @@ impl Site {
         let server = Server::installed().await;
         let admin = server.admin().await;
         // A pod needs this account, and no controller of Kubernetes runs here to create it.
-        let accounts: Api<k8s_openapi::api::core::v1::ServiceAccount> =
-            Api::default_namespaced(admin.clone());
-        let account = serde_json::from_value(json!({ "metadata": { "name": "default" } })).unwrap();
-        accounts.create(&PostParams::default(), &account).await.unwrap();
+        objects::account(&admin, "default", "default").await;
         let controller = Controller::new(&server, "a").await;
         controller.start(&server, flags);
         Self {
@@ -78,6 +76,14 @@ impl Site {
             server,
             admin,
         }
+    }
+
+    /// Two nodes `a` and `b` with running agents.
+    pub async fn two_nodes(&self) -> [Member; 2] {
+        [
+            Member::running(&self.server, "a", &[]).await,
+            Member::running(&self.server, "b", &[]).await,
+        ]
     }
 
     /// The pools.
@@ -93,11 +99,7 @@ impl Site {
 
     /// Creates a pool with this spec.
     pub async fn pool(&self, name: &str, spec: Value) {
-        let pool: IpPool = serde_json::from_value(json!({
-            "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPPool", "metadata": { "name": name }, "spec": spec,
-        }))
-        .unwrap();
-        self.pools().create(&PostParams::default(), &pool).await.unwrap();
+        objects::create(&self.pools(), objects::pool(name, &spec)).await;
     }
 
     /// Creates a pool of one range without gateway, in blocks of 16 addresses.
@@ -208,33 +210,14 @@ impl Site {
     /// Creates a pod with this metadata on a node. Returns its UID.
     async fn create_pod(&self, metadata: Value, node: &str) -> String {
         let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::default_namespaced(self.admin.clone());
-        let pod = serde_json::from_value(json!({
-            "metadata": metadata,
-            "spec": { "nodeName": node, "containers": [{ "name": "main", "image": "main" }] },
-        }))
-        .unwrap();
-        pods.create(&PostParams::default(), &pod)
-            .await
-            .unwrap()
-            .uid()
-            .unwrap()
+        let pod = objects::create(&pods, objects::pod(&metadata, node)).await;
+        pod.uid().unwrap()
     }
 
     /// Creates a `StatefulSet`. Only [`Site::replica`] creates its pods.
-    pub async fn stateful_set(&self, name: &str, replicas: u32) {
+    pub async fn stateful_set(&self, name: &str, replicas: usize) {
         let sets: Api<StatefulSet> = Api::default_namespaced(self.admin.clone());
-        let set = serde_json::from_value(json!({
-            "metadata": { "name": name },
-            "spec": {
-                "replicas": replicas, "serviceName": name, "selector": { "matchLabels": { "app": name } },
-                "template": {
-                    "metadata": { "labels": { "app": name } },
-                    "spec": { "containers": [{ "name": "main", "image": "main" }] },
-                },
-            },
-        }))
-        .unwrap();
-        sets.create(&PostParams::default(), &set).await.unwrap();
+        objects::create(&sets, objects::stateful_set(name, replicas)).await;
     }
 
     /// Sets the number of replicas.

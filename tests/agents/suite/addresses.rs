@@ -3,10 +3,11 @@
 
 use agents::pools::simple;
 use agents::{Attachment, Member, Site};
+use api::IpAddress;
 use api::block_layout::address_name;
-use api::{AddressState, IpAddress, IpAddressSpec};
 use apiserver::identity::join;
 use apiserver::install::until;
+use apiserver::objects;
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
@@ -17,10 +18,7 @@ use std::time::Duration;
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reserved_address_has_one_pod_across_all_nodes() {
     let site = Site::new().await;
-    let nodes = [
-        Member::running(&site.server, "a", &[]).await,
-        Member::running(&site.server, "b", &[]).await,
-    ];
+    let nodes = site.two_nodes().await;
     let mut spec = simple("10.1.0.0/24");
     spec["reserved"] = json!(["10.1.0.200-10.1.0.210"]);
     site.pool("rail0", spec).await;
@@ -34,11 +32,11 @@ async fn a_reserved_address_has_one_pod_across_all_nodes() {
         ["10.1.0.205"],
         "a second ADD returns the same address"
     );
-    let refused = nodes[1].refused("rail0", &Attachment::of("two").asking("10.1.0.205"));
-    assert_eq!(refused["code"], 111, "{refused}");
-    assert!(
-        refused["msg"].as_str().unwrap().contains("default/one"),
-        "{refused}"
+    nodes[1].refused(
+        "rail0",
+        &Attachment::of("two").asking("10.1.0.205"),
+        &[111],
+        &["default/one"],
     );
     assert_eq!(site.addresses().await.len(), 1);
     nodes[0].del("rail0", &static_one);
@@ -52,10 +50,7 @@ async fn a_reserved_address_has_one_pod_across_all_nodes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_requested_address_of_an_unclaimed_block_claims_that_block() {
     let site = Site::new().await;
-    let nodes = [
-        Member::running(&site.server, "a", &[]).await,
-        Member::running(&site.server, "b", &[]).await,
-    ];
+    let nodes = site.two_nodes().await;
     site.simple("rail0", "10.1.0.0/24").await;
     for node in &nodes {
         node.wait_active("rail0").await;
@@ -85,22 +80,18 @@ async fn a_requested_address_of_an_unclaimed_block_claims_that_block() {
             .iter()
             .any(|block| block.spec.cidr == free && block.spec.owner.node == "a")
     );
-    let refused = nodes[1].refused("rail0", &Attachment::of("two").asking(&ip));
-    assert_eq!(refused["code"], 111, "{refused}");
-    let message = refused["msg"].as_str().unwrap();
-    assert!(
-        message.contains("node a") && message.contains("spec.reserved"),
-        "{refused}"
+    nodes[1].refused(
+        "rail0",
+        &Attachment::of("two").asking(&ip),
+        &[111],
+        &["node a", "spec.reserved"],
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_keeps_its_address_when_the_pool_reserves_it() {
     let site = Site::new().await;
-    let nodes = [
-        Member::running(&site.server, "a", &[]).await,
-        Member::running(&site.server, "b", &[]).await,
-    ];
+    let nodes = site.two_nodes().await;
     site.simple("rail0", "10.1.0.0/24").await;
     nodes[0].wait_active("rail0").await;
     let one = Attachment::of("one");
@@ -123,11 +114,7 @@ async fn a_pod_keeps_its_address_when_the_pool_reserves_it() {
     tokio::time::sleep(Duration::from_millis(1500)).await;
     assert_eq!(site.counters("rail0").await.used, 1, "it is one address");
     assert_eq!(site.condition("rail0", "ExclusionOverLive").await.0, "False");
-    let refused = nodes[1].refused("rail0", &Attachment::of("two").asking(&ip));
-    assert!(
-        [11, 111].contains(&refused["code"].as_u64().unwrap()),
-        "{refused}"
-    );
+    nodes[1].refused("rail0", &Attachment::of("two").asking(&ip), &[11, 111], &[]);
     nodes[0].del("rail0", &one);
     let two = Attachment::of("two").asking(&ip);
     until("it is free", async || {
@@ -142,10 +129,7 @@ async fn a_pod_keeps_its_address_when_the_pool_reserves_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_keeps_its_address_when_a_refused_reservation_takes_effect() {
     let site = Site::new().await;
-    let nodes = [
-        Member::running(&site.server, "a", &[]).await,
-        Member::running(&site.server, "b", &[]).await,
-    ];
+    let nodes = site.two_nodes().await;
     let mut other = simple("10.2.0.0/24");
     other["blockSize"]["v4"] = json!(32);
     site.pool("other", other).await;
@@ -194,27 +178,10 @@ async fn an_agent_defers_a_reservation_while_another_node_has_the_address_object
     node.wait_active("rail0").await;
     let ip = node.add("rail0", &Attachment::of("one")).remove(0);
     let block = site.blocks("rail0").await.remove(0).spec.cidr;
-    let objects: Api<IpAddress> = Api::all(site.admin.clone());
+    let addresses: Api<IpAddress> = Api::all(site.admin.clone());
     let address: IpAddr = ip.parse().unwrap();
-    let theirs = IpAddress::new(
-        &address_name("default", address),
-        IpAddressSpec {
-            pool: "rail0".to_owned(),
-            address: ip.clone(),
-            block,
-            node: other,
-            state: AddressState::Bound,
-            attachment: Some(api::Attachment {
-                container_id: "c9".to_owned(),
-                ifname: "net1".to_owned(),
-                network: "net".to_owned(),
-            }),
-            pod: None,
-            holder: None,
-            since: None,
-        },
-    );
-    objects.create(&PostParams::default(), &theirs).await.unwrap();
+    let theirs = objects::address("rail0", address, &block, other);
+    addresses.create(&PostParams::default(), &theirs).await.unwrap();
     site.edit("rail0", json!({ "spec": { "reserved": [ip] } })).await;
     let noted = async || {
         let blocks = site.blocks("rail0").await.into_iter();
@@ -230,9 +197,9 @@ async fn an_agent_defers_a_reservation_while_another_node_has_the_address_object
         "the node noted a reservation of {ip}, which has no object of its pod"
     );
     let name = address_name("default", address);
-    objects.delete(&name, &DeleteParams::default()).await.unwrap();
+    addresses.delete(&name, &DeleteParams::default()).await.unwrap();
     until("the node has noted the reservation", noted).await;
-    assert_eq!(objects.get(&name).await.unwrap().spec.node.node, "a");
+    assert_eq!(addresses.get(&name).await.unwrap().spec.node.node, "a");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -249,20 +216,19 @@ async fn a_requested_address_claims_no_block_beyond_max_blocks_per_node() {
     } else {
         "10.1.0.21"
     };
-    let refused = node.refused("rail0", &Attachment::of("one").asking(ip));
-    assert_eq!(refused["code"], 110, "{refused}");
-    let why = refused["msg"].as_str().unwrap();
-    assert!(why.contains("spec.maxBlocksPerNode") && why.contains(ip), "{why}");
+    node.refused(
+        "rail0",
+        &Attachment::of("one").asking(ip),
+        &[110],
+        &["spec.maxBlocksPerNode", ip],
+    );
     assert_eq!(site.blocks("rail0").await.len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_per_address_pool_is_usable_to_its_last_address() {
     let site = Site::new().await;
-    let nodes = [
-        Member::running(&site.server, "a", &[]).await,
-        Member::running(&site.server, "b", &[]).await,
-    ];
+    let nodes = site.two_nodes().await;
     let mut spec = simple("10.1.0.0/28");
     spec["allocation"] = json!("PerAddress");
     site.pool("rail0", spec).await;
@@ -280,8 +246,7 @@ async fn a_per_address_pool_is_usable_to_its_last_address() {
     }
     assert_eq!(given.len(), 14);
     assert_eq!(site.addresses().await.len(), 14);
-    let refused = nodes[0].refused("rail0", &Attachment::of("more"));
-    assert_eq!(refused["code"], 110, "{refused}");
+    nodes[0].refused("rail0", &Attachment::of("more"), &[110], &[]);
     nodes[1].del("rail0", &Attachment::of("b-0"));
     until("one is free", async || site.addresses().await.len() == 13).await;
     // A moment ago this node found the pool exhausted; it checks again within seconds.

@@ -5,11 +5,12 @@ use agents::pools::simple;
 use agents::{Attachment, Member, Site};
 use api::IpBlock;
 use apiserver::install::until;
+use apiserver::objects::create;
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 use std::io::Write;
@@ -180,15 +181,14 @@ async fn a_pool_in_use_is_deleted_when_its_last_pod_has_ended() {
         node.blocks("rail0", "draining").len() == 1
     })
     .await;
-    let refused = node.refused("rail0", &Attachment::of("two"));
-    assert_eq!(refused["code"], 116, "{refused}");
+    node.refused("rail0", &Attachment::of("two"), &[116], &[]);
     node.del("rail0", &one);
     until("the pool is gone", async || {
         site.pools().get_opt("rail0").await.unwrap().is_none()
     })
     .await;
     until("the file is gone", async || node.file("rail0").is_null()).await;
-    assert_eq!(node.refused("rail0", &Attachment::of("three"))["code"], 115);
+    node.refused("rail0", &Attachment::of("three"), &[115], &[]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -246,8 +246,7 @@ async fn a_pool_with_fewer_blocks_than_selected_nodes_has_a_condition() {
     let nodes: Api<Node> = Api::all(site.admin.clone());
     for (name, rail) in [("a", "0"), ("b", "0"), ("c", "1")] {
         let node = json!({ "metadata": { "name": name, "labels": { "rail": rail } } });
-        let node = serde_json::from_value(node).unwrap();
-        nodes.create(&PostParams::default(), &node).await.unwrap();
+        create(&nodes, node).await;
     }
     site.simple("rail0", "10.1.0.0/27").await;
     site.wait_condition("rail0", "FewBlocks", "True").await;
@@ -288,12 +287,7 @@ async fn a_deselected_node_drains_its_block_and_returns_it_after_the_last_pod() 
         node.blocks("rail0", "draining").len() == 1
     })
     .await;
-    let refused = node.refused("rail0", &Attachment::of("two"));
-    assert_eq!(refused["code"], 116, "{refused}");
-    assert!(
-        refused["msg"].as_str().unwrap().contains("nodeSelector"),
-        "{refused}"
-    );
+    node.refused("rail0", &Attachment::of("two"), &[116], &["nodeSelector"]);
     let nodes: Api<Node> = Api::all(site.admin.clone());
     let label = json!({ "metadata": { "labels": { "rail": "0" } } });
     nodes
@@ -316,7 +310,7 @@ async fn a_deselected_node_drains_its_block_and_returns_it_after_the_last_pod() 
 /// Makes the API server refuse every change of the block `name`, as a foreign webhook may. Returns when the refusal is
 /// in force.
 async fn refuse_changes(site: &Site, name: &str) {
-    let policy: ValidatingAdmissionPolicy = serde_json::from_value(json!({
+    let policy = json!({
         "metadata": { "name": "foreign" },
         "spec": {
             "matchConstraints": { "resourceRules": [{
@@ -324,18 +318,16 @@ async fn refuse_changes(site: &Site, name: &str) {
             }] },
             "validations": [{ "expression": format!("oldObject.metadata.name != '{name}'"), "message": "not this one" }],
         },
-    }))
-    .unwrap();
-    let binding: ValidatingAdmissionPolicyBinding = serde_json::from_value(json!({
+    });
+    let binding = json!({
         "metadata": { "name": "foreign" }, "spec": { "policyName": "foreign", "validationActions": ["Deny"] },
-    }))
-    .unwrap();
-    let made = PostParams::default();
-    Api::all(site.admin.clone()).create(&made, &policy).await.unwrap();
-    Api::all(site.admin.clone())
-        .create(&made, &binding)
-        .await
-        .unwrap();
+    });
+    create(&Api::<ValidatingAdmissionPolicy>::all(site.admin.clone()), policy).await;
+    create(
+        &Api::<ValidatingAdmissionPolicyBinding>::all(site.admin.clone()),
+        binding,
+    )
+    .await;
     let blocks: Api<IpBlock> = Api::all(site.admin.clone());
     let dry = PatchParams {
         dry_run: true,

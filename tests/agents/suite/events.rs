@@ -40,18 +40,14 @@ async fn the_event_of_a_refused_pod_repeats_the_error_that_the_runtime_gets() {
     node.wait_active("team").await;
     let mut pod = Attachment::of("one");
     pod.uid = site.pod("one", "a").await;
-    let refused = node.refused("team", &pod);
-    assert_eq!(refused["code"], 117, "{refused}");
+    let refused = node.refused("team", &pod, &[117], &[]);
     until("the pod has the Event", async || {
         !events(&site, "Pod", "one", "NoAddress").await.is_empty()
     })
     .await;
     let (kind, sentence) = events(&site, "Pod", "one", "NoAddress").await.remove(0);
     assert_eq!(kind, "Warning");
-    assert!(
-        refused["msg"].as_str().unwrap().contains(&sentence),
-        "{sentence}: {refused}"
-    );
+    assert!(refused.contains(&sentence), "{sentence}: {refused}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -26,7 +26,7 @@ async fn a_full_pool_refuses_a_pod_without_a_request_to_the_api_server() {
     }
     until("a refusal without a request", async || {
         let mark = site.server.mark();
-        assert_eq!(node.refused("each", &Attachment::of("one"))["code"], 110);
+        node.refused("each", &Attachment::of("one"), &[110], &[]);
         let asked = site.server.requests_since(mark).into_iter();
         asked
             .filter(|request| request.node() == Some("a") && request.uri.contains("/ipaddresses"))
@@ -46,7 +46,7 @@ async fn requests_for_nonexistent_pools_add_no_metric_labels() {
     until("the agent listens", async || node.socket().exists()).await;
     for i in 0..30 {
         let name = format!("nowhere-{i}");
-        assert_eq!(node.refused(&name, &Attachment::of("one"))["code"], 115);
+        node.refused(&name, &Attachment::of("one"), &[115], &[]);
     }
     let text = node.get("/metrics");
     assert!(!text.contains("nowhere"), "{text}");
@@ -68,7 +68,7 @@ async fn a_permanently_refused_pod_gets_a_bounded_number_of_events() {
     for i in 0..40 {
         site.pool(&format!("other-{i}"), spec.clone()).await;
         site.wait_condition(&format!("other-{i}"), "Ready", "True").await;
-        node.refused(&format!("other-{i}"), &pod);
+        node.error(&format!("other-{i}"), &pod);
     }
     let log = || node.log().contains("the limit of its object is reached");
     until("the limit is reached", async || log()).await;

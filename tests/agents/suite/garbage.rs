@@ -111,7 +111,7 @@ async fn the_address_of_a_replaced_sandbox_is_released_while_the_pod_runs() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_address_object_without_a_lease_is_deleted() {
     let site = Site::new().await;
-    let mut node = Member::running(&site.server, "a", &[]).await;
+    let node = Member::running(&site.server, "a", &[]).await;
     let mut spec = agents::pools::simple("10.1.0.0/28");
     spec["allocation"] = serde_json::json!("PerAddress");
     site.pool("rail0", spec).await;

@@ -40,7 +40,7 @@ async fn a_pod_gets_an_address_without_a_request_to_the_api_server() {
 #[tokio::test(flavor = "multi_thread")]
 async fn add_and_del_work_without_agent_and_without_api_server() {
     let site = Site::new().await;
-    let mut node = Member::running(&site.server, "a", &[]).await;
+    let node = Member::running(&site.server, "a", &[]).await;
     site.simple("rail0", "10.1.0.0/24").await;
     node.wait_active_blocks("rail0", 1).await;
     site.server.freeze();
@@ -87,7 +87,7 @@ async fn a_node_claims_blocks_for_new_pods_and_returns_them_after_they_end() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repeatedly_killed_agent_leaks_no_block() {
     let site = Site::new().await;
-    let mut node = Member::running(&site.server, "a", &[]).await;
+    let node = Member::running(&site.server, "a", &[]).await;
     site.simple("rail0", "10.1.0.0/24").await;
     node.wait_active_blocks("rail0", 1).await;
     let mut given = BTreeSet::new();
@@ -131,8 +131,7 @@ async fn a_damaged_pool_file_is_refused_and_a_lost_one_is_restored() {
     let first = node.add("rail0", &Attachment::of("one"));
     let path = node.data().join("pools/rail0/pool.json");
     std::fs::write(&path, "{").unwrap();
-    let refused = node.refused("rail0", &Attachment::of("two"));
-    assert_eq!(refused["code"], 114, "{refused}");
+    node.refused("rail0", &Attachment::of("two"), &[114], &[]);
     std::fs::remove_file(&path).unwrap();
     until("the file is there again", async || {
         path.is_file() && node.blocks("rail0", "active") == before

@@ -116,7 +116,7 @@ impl RailNode<'_> {
 #[test]
 fn a_condition_an_event_and_a_metric_report_a_pulled_and_replugged_cable() {
     on_a_machine("pulled", async |machine| {
-        let mut node = machine.agent(&[]).await;
+        let node = machine.agent(&[]).await;
         machine.expect_condition("True", "LinksUp", BOTH).await;
         machine.ip("link set rail0-far down");
         let lost = machine.expect_condition("False", "LinkDown", LOST).await;

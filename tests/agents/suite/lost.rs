@@ -85,7 +85,7 @@ async fn claimed_again(site: &Site, node: &Member, block: &IpBlock) {
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_keep_their_addresses_after_etcd_is_restored_from_an_older_snapshot() {
     let site = Site::new().await;
-    let mut node = Member::new(&site.server, "a", &[]).await;
+    let node = Member::new(&site.server, "a", &[]).await;
     site.simple("rail0", "10.1.0.0/28").await;
     let before = site.server.snapshot();
     node.start();

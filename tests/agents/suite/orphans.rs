@@ -4,10 +4,10 @@
 use crate::late::in_turn;
 use agents::pools::simple;
 use agents::{Member, Site};
-use api::block_layout::address_name;
-use api::{AddressState, Attachment, BlockState, IpAddress, IpAddressSpec, NodeRef};
+use api::{BlockState, IpAddress, NodeRef};
 use apiserver::identity::join;
 use apiserver::install::until;
+use apiserver::objects;
 use apiserver::{Fault, Proxy};
 use kube::Api;
 use kube::api::PostParams;
@@ -82,7 +82,7 @@ fn pools_are_reconciled_while_blocks_of_many_deleted_nodes_are_collected() {
         let (proxy, looks) = looks_through(site, "sweeper", look).await;
         restart(site, Some(&proxy));
         site.simple("crowded", "10.5.0.0/16").await;
-        let mut node = Member::running(&site.server, "swept", &[]).await;
+        let node = Member::running(&site.server, "swept", &[]).await;
         node.wait_active("crowded").await;
         site.crowd("crowded", Ipv4Addr::new(10, 5, 128, 0), GONE, |i| {
             gone("sweeper", i)
@@ -122,23 +122,8 @@ fn pools_are_reconciled_while_blocks_of_many_deleted_nodes_are_collected() {
 /// Creates an address in the reserved block of the pool `heap`, used by a pod on a gone node.
 async fn bind(site: &Site, number: u8) {
     let ip = Ipv4Addr::new(10, 6, 0, number);
-    let spec = IpAddressSpec {
-        pool: "heap".to_owned(),
-        address: ip.to_string(),
-        block: "10.6.0.0/28".to_owned(),
-        node: gone("looker", 0),
-        state: AddressState::Bound,
-        attachment: Some(Attachment {
-            container_id: format!("c{number}"),
-            ifname: "net1".to_owned(),
-            network: "net".to_owned(),
-        }),
-        pod: None,
-        holder: None,
-        since: None,
-    };
     let addresses: Api<IpAddress> = Api::all(site.admin.clone());
-    let address = IpAddress::new(&address_name("default", ip.into()), spec);
+    let address = objects::address("heap", ip.into(), "10.6.0.0/28", gone("looker", 0));
     addresses.create(&PostParams::default(), &address).await.unwrap();
 }
 

@@ -36,7 +36,7 @@ fn is_ready(node: &Member) -> bool {
 async fn an_agent_is_ready_only_while_it_receives_pools_and_blocks() {
     let site = Site::new().await;
     let proxy = Proxy::start(&site.server).await;
-    let mut node = Member::new(&site.server, "a", &[]).await;
+    let node = Member::new(&site.server, "a", &[]).await;
     node.go_through(&proxy, &site.server);
     for (resource, sentence) in [
         ("/ippools", "ippools.rdmanet.io"),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Two replicas of the controller, one, and none.
 
-use agents::{Attachment, Controller, Member, Site};
+use agents::{Attachment, Controller, Site};
 use apiserver::install::until;
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -50,10 +50,7 @@ async fn agents_allocate_addresses_and_claim_and_return_blocks_without_controlle
     site.simple("rail0", "10.1.0.0/24").await;
     site.wait_condition("rail0", "Ready", "True").await;
     site.controller.kill();
-    let mut nodes = [
-        Member::running(&site.server, "a", &[]).await,
-        Member::running(&site.server, "b", &[]).await,
-    ];
+    let nodes = site.two_nodes().await;
     let mut given = BTreeSet::new();
     for node in &nodes {
         node.wait_active("rail0").await;

@@ -86,7 +86,7 @@ async fn exercise(site: &Site, nodes: &[Member; 2]) {
     let by_name = Attachment::of("named").asking("10.1.0.5");
     nodes[0].add_soon("wide", &by_name).await;
     // The name is taken, and the API server returns the existing object.
-    nodes[1].refused("wide", &Attachment::of("second").asking("10.1.0.5"));
+    nodes[1].error("wide", &Attachment::of("second").asking("10.1.0.5"));
     nodes[0].del("wide", &by_name);
     let uid = site.replica("db", 0, "a").await;
     let replica = Attachment {
@@ -102,7 +102,7 @@ async fn exercise(site: &Site, nodes: &[Member; 2]) {
     let mut pod = Attachment::of("one");
     pod.uid = site.pod("one", "a").await;
     for _ in 0..3 {
-        nodes[0].refused("team", &pod);
+        nodes[0].error("team", &pod);
     }
     for i in 0..20 {
         nodes[0]
@@ -114,10 +114,7 @@ async fn exercise(site: &Site, nodes: &[Member; 2]) {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_uses_every_right_that_its_role_grants() {
     let site = Site::new().await;
-    let mut nodes = [
-        Member::running(&site.server, "a", &[]).await,
-        Member::running(&site.server, "b", &[]).await,
-    ];
+    let nodes = site.two_nodes().await;
     let mut wide = simple("10.1.0.0/24");
     wide["reserved"] = json!(["10.1.0.0/28"]);
     wide["sticky"] = json!("StatefulSet");
@@ -148,7 +145,7 @@ async fn an_agent_uses_every_right_that_its_role_grants() {
             }
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
-        for node in &mut nodes {
+        for node in &nodes {
             node.stop();
         }
     }

@@ -58,7 +58,7 @@ async fn three_nodes_share_a_pool_down_to_its_last_address() {
     site.wait_condition("rail0", "Exhausted", "True").await;
     for node in &nodes {
         until("the pool is exhausted", async || {
-            let refused = node.refused("rail0", &Attachment::of("more"));
+            let refused = node.error("rail0", &Attachment::of("more"));
             refused["code"] == 110
                 && refused["msg"]
                     .as_str()
@@ -119,7 +119,7 @@ async fn a_full_pool_is_shared_before_its_counters_are_updated() {
 #[tokio::test(flavor = "multi_thread")]
 async fn agents_killed_while_sharing_blocks_allocate_no_address_twice() {
     let site = Site::new().await;
-    let mut nodes = members(&site, &["a", "b"]).await;
+    let nodes = members(&site, &["a", "b"]).await;
     site.simple("rail0", "10.1.0.0/27").await;
     all_have_a_block(&nodes).await;
     let mut given: BTreeSet<String> = (0..4)

@@ -4,9 +4,10 @@
 use agents::pools::simple;
 use agents::{Attachment, Member, Site};
 use apiserver::install::until;
+use apiserver::objects::create;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 /// Eight rails, as on a typical node with GPUs.
@@ -92,8 +93,7 @@ async fn a_namespace_selector_costs_one_watch_of_namespaces() {
 async fn a_namespace_that_was_just_made_is_admitted_at_once(site: &Site, node: &Member) {
     let namespaces: Api<Namespace> = Api::all(site.admin.clone());
     let team = json!({ "metadata": { "name": "new", "labels": { "team": "ml" } } });
-    let team: Namespace = serde_json::from_value(team).unwrap();
-    namespaces.create(&PostParams::default(), &team).await.unwrap();
+    create(&namespaces, team).await;
     let mut pod = Attachment::of("of-new");
     "new/one".clone_into(&mut pod.pod);
     node.add("rail0", &pod);

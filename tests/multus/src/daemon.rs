@@ -5,9 +5,9 @@
 use crate::Setup;
 use nix::mount::{MsFlags, mount};
 use serde_json::{Value, json};
-use std::fs::{self, File};
+use std::fs;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 use tests::multus::{Multus, cluster_network};
 use tests::programs;
@@ -24,7 +24,8 @@ const SOCKETS: &str = "/run/multus/";
 /// A daemon that runs on a test's node until the value is dropped.
 pub struct Daemon<'s, 'n> {
     setup: &'s Setup<'n>,
-    child: Child,
+    process: tests::Daemon,
+    id: u32,
 }
 
 impl<'s, 'n> Daemon<'s, 'n> {
@@ -45,21 +46,18 @@ impl<'s, 'n> Daemon<'s, 'n> {
             "socketDir": SOCKETS, "daemonSocketDir": SOCKETS,
         });
         fs::write(&config, daemon.to_string()).unwrap();
-        let log = File::create(setup.node.path("multus-daemon.log")).unwrap();
-        let child = Command::new(programs::multus().join("multus-daemon"))
+        let process = tests::Daemon::new("multus-daemon", &setup.node.path("multus-daemon.log"));
+        let mut command = Command::new(programs::multus().join("multus-daemon"));
+        command
             .arg("--config")
             .arg(&config)
             .env_clear()
             .env("CNI_PATH", std::env::join_paths(setup.node.cni_path()).unwrap())
             .env("KUBERNETES_SERVICE_HOST", "127.0.0.1")
             .env("KUBERNETES_SERVICE_PORT", setup.port().to_string())
-            .env("MULTUS_NODE_NAME", "node-1")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        let mut daemon = Self { setup, child };
+            .env("MULTUS_NODE_NAME", "node-1");
+        let id = process.spawn(&mut command);
+        let daemon = Self { setup, process, id };
         daemon.wait_until_ready();
         daemon
     }
@@ -69,15 +67,14 @@ impl<'s, 'n> Daemon<'s, 'n> {
         serde_json::from_slice(&text).ok()
     }
 
-    fn wait_until_ready(&mut self) {
+    fn wait_until_ready(&self) {
         let start = Instant::now();
         while self.written().is_none() {
-            let ended = self.child.try_wait().unwrap();
             let late = start.elapsed() > Duration::from_secs(40);
             assert!(
-                ended.is_none() && !late,
+                !self.process.has_ended() && !late,
                 "multus-daemon does not get ready: {}",
-                self.log()
+                self.process.log()
             );
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -88,27 +85,11 @@ impl<'s, 'n> Daemon<'s, 'n> {
         Multus::shim(self.setup.node, self.written().unwrap())
     }
 
-    /// The log of the daemon.
-    pub fn log(&self) -> String {
-        fs::read_to_string(self.setup.node.path("multus-daemon.log")).unwrap_or_default()
-    }
-
     /// The daemon's peak memory in KiB.
     pub fn memory(&self) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let status = fs::read_to_string(format!("/proc/{}/status", self.id)).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
         line.split_whitespace().nth(1).unwrap().parse().unwrap()
-    }
-}
-
-impl Drop for Daemon<'_, '_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            tests::log_line(&format!("log of the daemon of a failed test: {}", self.log()));
-        }
-        // The daemon may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -228,10 +228,7 @@ async fn pools_of_whereabouts_are_imported_while_their_pods_run() {
     let opened = import(&file, &["whereabouts", "--grace", "0"]);
     assert_eq!(opened.status, 0, "{opened:?}");
     assert_eq!(opened.json()["pools"][0]["state"], "open");
-    until("the node has a block", async || {
-        !node.blocks("rail0", "active").is_empty()
-    })
-    .await;
+    node.wait_active("rail0").await;
     let given = all_of(&node, "rail0");
     let old = [
         "10.5.0.10",
@@ -454,10 +451,7 @@ async fn pools_of_nv_ipam_and_host_local_are_imported_too() {
             .key,
         "rail"
     );
-    until("the node has a block", async || {
-        !node.blocks("rail1", "active").is_empty()
-    })
-    .await;
+    node.wait_active("rail1").await;
 
     let data = tempfile::tempdir().unwrap();
     let folder = data.path().join("rail2");

@@ -78,6 +78,13 @@ impl Site {
         }
     }
 
+    /// A new site with the node `a`, whose agent runs.
+    pub async fn with_node() -> (Self, Member) {
+        let site = Self::new().await;
+        let node = Member::running(&site.server, "a", &[]).await;
+        (site, node)
+    }
+
     /// Two nodes `a` and `b` with running agents.
     pub async fn two_nodes(&self) -> [Member; 2] {
         [

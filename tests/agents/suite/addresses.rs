@@ -2,7 +2,7 @@
 //! Addresses requested by name, and pools in which each address is an object.
 
 use agents::pools::simple;
-use agents::{Attachment, Member, Site};
+use agents::{Attachment, Site};
 use api::IpAddress;
 use api::block_layout::address_name;
 use apiserver::identity::join;
@@ -171,8 +171,7 @@ async fn a_pod_keeps_its_address_when_a_refused_reservation_takes_effect() {
 /// exists as long as the test needs it.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_defers_a_reservation_while_another_node_has_the_address_object() {
-    let site = Site::new().await;
-    let node = Member::running(&site.server, "a", &[]).await;
+    let (site, node) = Site::with_node().await;
     let other = join(&site.admin, "other").await.unwrap();
     site.simple("rail0", "10.1.0.0/24").await;
     node.wait_active("rail0").await;
@@ -204,8 +203,7 @@ async fn an_agent_defers_a_reservation_while_another_node_has_the_address_object
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_requested_address_claims_no_block_beyond_max_blocks_per_node() {
-    let site = Site::new().await;
-    let node = Member::running(&site.server, "a", &[]).await;
+    let (site, node) = Site::with_node().await;
     let mut spec = simple("10.1.0.0/24");
     spec["maxBlocksPerNode"] = json!(1);
     site.pool("rail0", spec).await;

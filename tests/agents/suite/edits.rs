@@ -18,8 +18,7 @@ use std::process::{Command, Stdio};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_keeps_an_excluded_address_and_no_other_pod_gets_it() {
-    let site = Site::new().await;
-    let node = Member::running(&site.server, "a", &[]).await;
+    let (site, node) = Site::with_node().await;
     site.simple("rail0", "10.1.0.0/24").await;
     node.wait_active("rail0").await;
     let one = Attachment::of("one");
@@ -65,8 +64,7 @@ async fn a_pod_keeps_an_excluded_address_and_no_other_pod_gets_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn blocks_outside_a_shrunk_pool_are_returned_after_their_pods_end() {
-    let site = Site::new().await;
-    let node = Member::running(&site.server, "a", &[]).await;
+    let (site, node) = Site::with_node().await;
     site.pool("rail0", json!({
         "ranges": [{ "subnet": "10.1.0.0/28", "gateway": "none" }, { "subnet": "10.2.0.0/28", "gateway": "none" }],
         "blockSize": { "v4": 16 }, "cooldownSeconds": 0, "warmBlocks": 3,
@@ -122,8 +120,7 @@ async fn kstatus(site: &Site, pool: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_invalid_edit_changes_only_the_conditions_of_a_pool() {
-    let site = Site::new().await;
-    let node = Member::running(&site.server, "a", &[]).await;
+    let (site, node) = Site::with_node().await;
     site.simple("rail0", "10.1.0.0/24").await;
     node.wait_active("rail0").await;
     let wrong = json!({ "spec": { "ranges": [{ "subnet": "10.1.0.0/24", "gateway": "none", "exclude": ["10.1.0.0/24"] }] } });
@@ -164,8 +161,7 @@ async fn an_invalid_edit_changes_only_the_conditions_of_a_pool() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_in_use_is_deleted_when_its_last_pod_has_ended() {
-    let site = Site::new().await;
-    let node = Member::running(&site.server, "a", &[]).await;
+    let (site, node) = Site::with_node().await;
     site.simple("rail0", "10.1.0.0/24").await;
     node.wait_active("rail0").await;
     let one = Attachment::of("one");
@@ -193,8 +189,7 @@ async fn a_pool_in_use_is_deleted_when_its_last_pod_has_ended() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn overlapping_pools_with_different_block_sizes_are_not_both_accepted() {
-    let site = Site::new().await;
-    let node = Member::running(&site.server, "a", &[]).await;
+    let (site, node) = Site::with_node().await;
     site.simple("rail0", "10.1.0.0/24").await;
     node.wait_active("rail0").await;
     let mut other = simple("10.1.0.0/25");
@@ -209,10 +204,7 @@ async fn overlapping_pools_with_different_block_sizes_are_not_both_accepted() {
     site.simple("same", "10.1.0.0/25").await;
     site.wait_condition("same", "Ready", "True").await;
     assert_eq!(site.condition("same", "Overlap").await.0, "True");
-    until("both have blocks", async || {
-        !node.blocks("same", "active").is_empty()
-    })
-    .await;
+    node.wait_active("same").await;
     let (one, two) = (node.blocks("rail0", "active"), node.blocks("same", "active"));
     assert!(one.iter().all(|block| !two.contains(block)), "{one:?} {two:?}");
     // After the last object of the first pool is gone, other pools can use its addresses.

@@ -32,8 +32,7 @@ pub(crate) async fn events(site: &Site, kind: &str, name: &str, reason: &str) ->
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_event_of_a_refused_pod_repeats_the_error_that_the_runtime_gets() {
-    let site = Site::new().await;
-    let node = Member::running(&site.server, "a", &[]).await;
+    let (site, node) = Site::with_node().await;
     let mut spec = simple("10.1.0.0/24");
     spec["namespaceSelector"] = json!({ "matchLabels": { "team": "ml" } });
     site.pool("team", spec).await;

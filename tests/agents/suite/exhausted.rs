@@ -41,8 +41,7 @@ async fn a_full_pool_refuses_a_pod_without_a_request_to_the_api_server() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_for_nonexistent_pools_add_no_metric_labels() {
-    let site = Site::new().await;
-    let node = Member::running(&site.server, "a", &[]).await;
+    let (_site, node) = Site::with_node().await;
     until("the agent listens", async || node.socket().exists()).await;
     for i in 0..30 {
         let name = format!("nowhere-{i}");
@@ -58,8 +57,7 @@ async fn requests_for_nonexistent_pools_add_no_metric_labels() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_permanently_refused_pod_gets_a_bounded_number_of_events() {
-    let site = Site::new().await;
-    let node = Member::running(&site.server, "a", &[]).await;
+    let (site, node) = Site::with_node().await;
     let mut pod = Attachment::of("one");
     pod.uid = site.pod("one", "a").await;
     let mut spec = simple("10.1.0.0/24");

@@ -54,8 +54,7 @@ fn released(node: &Member, container: &str) -> Option<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_address_is_released_only_after_both_its_netns_and_its_pod_are_gone() {
-    let site = Site::new().await;
-    let node = Member::running(&site.server, "a", &[]).await;
+    let (site, node) = Site::with_node().await;
     site.simple("rail0", "10.1.0.0/24").await;
     node.wait_active("rail0").await;
     let (gone, kept) = (Named::new("gone"), Named::new("kept"));
@@ -86,8 +85,7 @@ async fn an_address_is_released_only_after_both_its_netns_and_its_pod_are_gone()
 /// The state after a restart of kubelet: the pod continues in a new sandbox, and the old sandbox gets no DEL.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_address_of_a_replaced_sandbox_is_released_while_the_pod_runs() {
-    let site = Site::new().await;
-    let node = Member::running(&site.server, "a", &[]).await;
+    let (site, node) = Site::with_node().await;
     site.simple("rail0", "10.1.0.0/24").await;
     node.wait_active("rail0").await;
     let (old, new) = (Named::new("old"), Named::new("new"));
@@ -110,8 +108,7 @@ async fn the_address_of_a_replaced_sandbox_is_released_while_the_pod_runs() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_address_object_without_a_lease_is_deleted() {
-    let site = Site::new().await;
-    let node = Member::running(&site.server, "a", &[]).await;
+    let (site, node) = Site::with_node().await;
     let mut spec = agents::pools::simple("10.1.0.0/28");
     spec["allocation"] = serde_json::json!("PerAddress");
     site.pool("rail0", spec).await;

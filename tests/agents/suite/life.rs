@@ -39,8 +39,7 @@ async fn a_pod_gets_an_address_without_a_request_to_the_api_server() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn add_and_del_work_without_agent_and_without_api_server() {
-    let site = Site::new().await;
-    let node = Member::running(&site.server, "a", &[]).await;
+    let (site, node) = Site::with_node().await;
     site.simple("rail0", "10.1.0.0/24").await;
     node.wait_active_blocks("rail0", 1).await;
     site.server.freeze();
@@ -63,8 +62,7 @@ async fn add_and_del_work_without_agent_and_without_api_server() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_claims_blocks_for_new_pods_and_returns_them_after_they_end() {
-    let site = Site::new().await;
-    let node = Member::running(&site.server, "a", &[]).await;
+    let (site, node) = Site::with_node().await;
     site.simple("rail0", "10.1.0.0/24").await;
     node.wait_active_blocks("rail0", 1).await;
     let given: BTreeSet<String> = (0..60)
@@ -86,8 +84,7 @@ async fn a_node_claims_blocks_for_new_pods_and_returns_them_after_they_end() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repeatedly_killed_agent_leaks_no_block() {
-    let site = Site::new().await;
-    let node = Member::running(&site.server, "a", &[]).await;
+    let (site, node) = Site::with_node().await;
     site.simple("rail0", "10.1.0.0/24").await;
     node.wait_active_blocks("rail0", 1).await;
     let mut given = BTreeSet::new();
@@ -123,8 +120,7 @@ async fn a_repeatedly_killed_agent_leaks_no_block() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_pool_file_is_refused_and_a_lost_one_is_restored() {
-    let site = Site::new().await;
-    let node = Member::running(&site.server, "a", &[]).await;
+    let (site, node) = Site::with_node().await;
     site.simple("rail0", "10.1.0.0/24").await;
     node.wait_active_blocks("rail0", 1).await;
     let before = node.blocks("rail0", "active");
@@ -142,8 +138,7 @@ async fn a_damaged_pool_file_is_refused_and_a_lost_one_is_restored() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_catches_up_with_edits_that_its_watches_missed() {
-    let site = Site::new().await;
-    let node = Member::running(&site.server, "a", &[]).await;
+    let (site, node) = Site::with_node().await;
     for pool in ["rail0", "rail1"] {
         let subnet = if pool == "rail0" {
             "10.1.0.0/24"
@@ -175,8 +170,7 @@ async fn an_agent_catches_up_with_edits_that_its_watches_missed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn metrics_and_health_are_served() {
-    let site = Site::new().await;
-    let node = Member::running(&site.server, "a", &[]).await;
+    let (site, node) = Site::with_node().await;
     site.simple("rail0", "10.1.0.0/24").await;
     node.wait_active_blocks("rail0", 1).await;
     node.add("rail0", &Attachment::of("one"));

@@ -15,8 +15,7 @@ async fn delete(site: &Site, name: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_block_that_a_person_deletes_stays_until_its_pods_have_ended() {
-    let site = Site::new().await;
-    let node = Member::running(&site.server, "a", &[]).await;
+    let (site, node) = Site::with_node().await;
     site.simple("rail0", "10.1.0.0/26").await;
     node.wait_active("rail0").await;
     let one = Attachment::of("one");
@@ -46,8 +45,7 @@ async fn a_block_that_a_person_deletes_stays_until_its_pods_have_ended() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_block_that_vanishes_with_living_pods_is_claimed_again() {
-    let site = Site::new().await;
-    let node = Member::running(&site.server, "a", &[]).await;
+    let (site, node) = Site::with_node().await;
     site.simple("rail0", "10.1.0.0/28").await;
     node.wait_active("rail0").await;
     let one = Attachment::of("one");

@@ -66,10 +66,7 @@ async fn blocks_of_a_deleted_node_pass_to_another_node_after_the_quarantine() {
         "a pod is bound to that node still"
     );
     site.remove_pod("bound").await;
-    until("the heir has the block", async || {
-        !heir.blocks("rail0", "active").is_empty()
-    })
-    .await;
+    heir.wait_active("rail0").await;
     assert!(
         site.controller
             .log()
@@ -98,10 +95,7 @@ async fn a_returning_node_allocates_nothing_from_a_block_that_passed_to_another(
     lost.kill();
     lost.identity.leave(&site.admin).await;
     let heir = Member::running(&site.server, "heir", &flags).await;
-    until("the heir has the block", async || {
-        !heir.blocks("rail0", "active").is_empty()
-    })
-    .await;
+    heir.wait_active("rail0").await;
     // The state after a reboot: the agent has not compared the file with the API server since, and the file is older
     // than the quarantine.
     let path = lost.data().join("pools/rail0/pool.json");
@@ -182,10 +176,7 @@ async fn a_node_replaced_under_its_name_waits_for_the_quarantine_of_the_old_bloc
     let new = Member::running(&site.server, "a", &flags).await;
     let refused = new.error("rail0", &Attachment::of("one"));
     assert_ne!(refused["code"], 0);
-    until("the new one has the block", async || {
-        !new.blocks("rail0", "active").is_empty()
-    })
-    .await;
+    new.wait_active("rail0").await;
     let blocks = site.blocks("rail0").await;
     assert_eq!(blocks[0].spec.owner, new.identity.node);
     assert_eq!(
@@ -239,8 +230,5 @@ async fn an_agent_of_a_deleted_node_allocates_nothing_and_keeps_pod_addresses() 
     );
     owner.del("rail0", &reserved);
     owner.del("rail0", &Attachment::of("one"));
-    until("the other has it", async || {
-        !other.blocks("rail0", "active").is_empty()
-    })
-    .await;
+    other.wait_active("rail0").await;
 }

@@ -15,8 +15,7 @@ use std::os::unix::net::UnixStream;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_refusal_names_the_pool_and_the_remedy() {
-    let site = Site::new().await;
-    let node = Member::running(&site.server, "a", &[]).await;
+    let (site, node) = Site::with_node().await;
     until("the agent listens", async || node.socket().exists()).await;
     node.refused(
         "nowhere",
@@ -83,8 +82,7 @@ async fn an_exhausted_pool_serves_a_pod_as_soon_as_a_block_is_free(site: &Site, 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unreachable_api_server_is_reported_differently_from_a_full_pool() {
-    let site = Site::new().await;
-    let node = Member::running(&site.server, "a", &[]).await;
+    let (site, node) = Site::with_node().await;
     site.simple("rail0", "10.1.0.0/24").await;
     node.wait_active("rail0").await;
     site.server.kill();
@@ -106,8 +104,7 @@ async fn an_unreachable_api_server_is_reported_differently_from_a_full_pool() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_agent_answers_garbage_and_recreates_a_removed_plugin_socket() {
-    let site = Site::new().await;
-    let node = Member::running(&site.server, "a", &[]).await;
+    let (site, node) = Site::with_node().await;
     site.simple("rail0", "10.1.0.0/24").await;
     node.wait_active("rail0").await;
     let silent: Vec<UnixStream> = (0..50)

@@ -21,10 +21,7 @@ async fn prepared() -> (Site, [Member; 2]) {
     site.pool("rail0", spec).await;
     site.stateful_set("db", 2).await;
     for node in &nodes {
-        until("a block is active and noted", async || {
-            !node.blocks("rail0", "active").is_empty()
-        })
-        .await;
+        node.wait_active("rail0").await;
     }
     until("every node has noted what is reserved", async || {
         let blocks = site.blocks("rail0").await;
@@ -244,8 +241,7 @@ async fn with_sticky_addresses_add_needs_the_api_server_and_del_does_not() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_per_address_pool_keeps_sticky_addresses_until_it_is_deleted() {
-    let site = Site::new().await;
-    let node = Member::running(&site.server, "a", &[]).await;
+    let (site, node) = Site::with_node().await;
     let mut spec = simple("10.1.0.0/28");
     spec["allocation"] = json!("PerAddress");
     spec["sticky"] = json!("StatefulSet");

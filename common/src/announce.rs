@@ -5,11 +5,6 @@
 //! dropped its old cache entry. The kernel's own announcements do not help: `arp_notify` and `ndisc_notify`
 //! are sysctls of the pod, and the kernel sends them when the link comes up, before the link has an address.
 
-#![allow(
-    clippy::doc_markdown,
-    reason = "ICMPv6 and InfiniBand are words of the field, not of the code"
-)]
-
 pub(crate) mod frame;
 pub(crate) mod send;
 

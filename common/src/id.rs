@@ -4,11 +4,6 @@
 //! Invariant: the text of an identifier is that of the kernel, also in JSON, so that a person finds it in
 //! sysfs.
 
-#![allow(
-    clippy::doc_markdown,
-    reason = "IPoIB and P_Key are words of the field, not of the code"
-)]
-
 use serde::de::{Deserialize, Deserializer, Error};
 use serde::ser::{Serialize, Serializer};
 use std::fmt;

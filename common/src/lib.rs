@@ -9,7 +9,8 @@
 //! probe
 //! announce rdma                 | what goes out to neighbours; what sysfs shows
 //! cni netlink                   | the protocol of the runtime, and that of the kernel
-//! ethtool id lock log netns packet port_state undo
+//! packet
+//! ethtool id lock log netns poll port_state undo
 //! ```
 
 pub mod announce;
@@ -23,6 +24,7 @@ pub mod mutate;
 pub mod netlink;
 pub mod netns;
 pub mod packet;
+pub mod poll;
 pub mod port_state;
 pub mod probe;
 pub mod rdma;

@@ -5,11 +5,6 @@
 //! is read again and never returned. An answer to an earlier request is never returned for a later one. No
 //! type of the wire codec leaves this module.
 
-#![allow(
-    clippy::doc_markdown,
-    reason = "IPoIB and P_Key are words of the field, not of the code"
-)]
-
 mod answer;
 mod error;
 #[cfg(test)]

@@ -4,8 +4,9 @@
 //!
 //! Invariant: a socket receives only frames of its own link. It is bound before it can receive anything.
 
+use crate::poll::poll_until;
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags};
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, socket};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -106,17 +107,7 @@ impl PacketSocket {
     /// The kernel's own: `ENETDOWN` if the link went down.
     pub fn receive(&self, deadline: Instant) -> io::Result<Option<Vec<u8>>> {
         let mut buffer = vec![0; FRAME_BYTES];
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            // Rounded up: a timeout of 0 would make the last millisecond a busy loop.
-            let timeout = PollTimeout::try_from(left.as_micros().div_ceil(1000)).unwrap_or(PollTimeout::MAX);
-            let mut ready = [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)];
-            match poll(&mut ready, timeout) {
-                Ok(0) if left.is_zero() => return Ok(None),
-                Ok(0) | Err(Errno::EINTR) => continue,
-                Ok(_) => {}
-                Err(error) => return Err(error.into()),
-            }
+        while poll_until(&mut [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)], deadline)? {
             match recv(self.fd.as_raw_fd(), &mut buffer, MsgFlags::MSG_DONTWAIT) {
                 Ok(length) => {
                     buffer.truncate(length);
@@ -126,6 +117,7 @@ impl PacketSocket {
                 Err(error) => return Err(error.into()),
             }
         }
+        Ok(None)
     }
 
     #[expect(

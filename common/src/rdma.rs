@@ -4,11 +4,6 @@
 //! Invariant: every file that is read lies below the folder of [`Sysfs`], so a test can supply its own
 //! machine. A value that the driver does not report is `None` or empty, never an error.
 
-#![allow(
-    clippy::doc_markdown,
-    reason = "IPoIB and P_Key are words of the field, not of the code"
-)]
-
 mod port;
 mod sysfs;
 

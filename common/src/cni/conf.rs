@@ -82,10 +82,9 @@ impl Conf {
     pub fn prev_result(&self) -> Result<Option<CniResult>, Error> {
         match self.object.get("prevResult") {
             None | Some(Value::Null) => Ok(None),
-            Some(value) => CniResult::chained(value).map(Some).map_err(|e| Error {
-                msg: format!("prevResult: {}", e.msg),
-                ..e
-            }),
+            Some(value) => CniResult::chained(value)
+                .map(Some)
+                .map_err(|e| e.within("prevResult")),
         }
     }
 
@@ -103,10 +102,7 @@ impl Conf {
                 "GC needs \"cni.dev/valid-attachments\"; without it nothing is removed",
             ));
         };
-        let listed: Option<Vec<Listed>> = decode(list).map_err(|e| Error {
-            msg: format!("cni.dev/valid-attachments: {}", e.msg),
-            ..e
-        })?;
+        let listed: Option<Vec<Listed>> = decode(list).map_err(|e| e.within("cni.dev/valid-attachments"))?;
         Ok(GcConf {
             valid: listed.into_iter().flatten().filter_map(Listed::checked).collect(),
         })

@@ -85,7 +85,7 @@ impl<'c> Delegate<'c> {
     /// The same delegate, which calls `started` with the id of each process before the process gets its
     /// configuration. If `started` fails, the process is killed and the call fails.
     #[must_use]
-    pub fn telling(self, started: &'c dyn Fn(u32) -> io::Result<()>) -> Self {
+    pub fn notifying(self, started: &'c dyn Fn(u32) -> io::Result<()>) -> Self {
         Self {
             started: Some(Started(started)),
             ..self
@@ -157,7 +157,7 @@ impl<'c> Delegate<'c> {
             Some(conf) => conf.to_string(),
             None => Value::Object(self.conf()).to_string(),
         };
-        let started = |pid| self.started.map_or(Ok(()), |Started(tell)| tell(pid));
+        let started = |pid| self.started.map_or(Ok(()), |Started(notify)| notify(pid));
         let output = process::run(process, stdin.as_bytes(), self.timeout, started).map_err(|e| {
             Error::new(
                 Code::DELEGATE,

@@ -2,10 +2,11 @@
 //! The environment of a call, as a value that a test can build by hand.
 
 use super::error::{Code, Error};
-use super::id::{Attachment, ContainerId, IfName};
+use super::id::Attachment;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 /// Environment variables by name.
 #[derive(Clone, Debug, Default)]
@@ -55,13 +56,15 @@ impl Env {
 
     /// The attachment named by `CNI_CONTAINERID` and `CNI_IFNAME`.
     pub fn attachment(&self) -> Result<Attachment, Error> {
-        let container_id = self.get("CNI_CONTAINERID")?.unwrap_or_default();
         Ok(Attachment {
-            container_id: ContainerId::try_from(container_id.to_owned())
-                .map_err(|e| of("CNI_CONTAINERID", e))?,
-            ifname: IfName::try_from(self.get("CNI_IFNAME")?.unwrap_or_default().to_owned())
-                .map_err(|e| of("CNI_IFNAME", e))?,
+            container_id: self.parse("CNI_CONTAINERID")?,
+            ifname: self.parse("CNI_IFNAME")?,
         })
+    }
+
+    fn parse<T: FromStr<Err = Error>>(&self, variable: &str) -> Result<T, Error> {
+        let text = self.get(variable)?.unwrap_or_default();
+        text.parse().map_err(|e: Error| e.within(variable))
     }
 
     /// The directories of `CNI_PATH`.
@@ -70,14 +73,6 @@ impl Env {
             .get("CNI_PATH")
             .map(|path| std::env::split_paths(path).collect())
             .unwrap_or_default()
-    }
-}
-
-/// The same error, prefixed with the variable that holds the value.
-fn of(variable: &str, e: Error) -> Error {
-    Error {
-        msg: format!("{variable}: {}", e.msg),
-        ..e
     }
 }
 

@@ -100,6 +100,15 @@ impl Error {
         self
     }
 
+    /// The same error, whose message begins with `place`.
+    #[must_use]
+    pub fn within(self, place: &str) -> Self {
+        Self {
+            msg: format!("{place}: {}", self.msg),
+            ..self
+        }
+    }
+
     /// An error whose details are the causes of `source`, outermost first.
     pub fn caused(code: Code, msg: impl Into<String>, source: &dyn std::error::Error) -> Self {
         Self::new(code, msg).with_details(causes(source))

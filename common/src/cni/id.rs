@@ -41,20 +41,6 @@ pub fn is_name(text: &str) -> bool {
             .all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))
 }
 
-impl ContainerId {
-    /// The id as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl IfName {
-    /// The name as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
 impl TryFrom<String> for ContainerId {
     type Error = Error;
 
@@ -100,10 +86,18 @@ impl TryFrom<String> for IfName {
     }
 }
 
+/// The conversions of a name that is a checked text: from and to text, beside its `TryFrom<String>`.
+#[macro_export]
 macro_rules! text_newtype {
     ($($name:ident),*) => {$(
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl $name {
+            /// The name as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str(&self.0)
             }
         }
@@ -113,8 +107,8 @@ macro_rules! text_newtype {
             }
         }
         impl std::str::FromStr for $name {
-            type Err = Error;
-            fn from_str(text: &str) -> Result<Self, Error> {
+            type Err = $crate::cni::Error;
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
                 Self::try_from(text.to_owned())
             }
         }

@@ -32,6 +32,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// The kernel's refusal with `errno`, without a text.
+    pub fn kernel(errno: Errno) -> Self {
+        Self::Kernel { errno, text: None }
+    }
+
     /// The kernel's error number, if the kernel refused the request.
     pub fn errno(&self) -> Option<Errno> {
         match self {

@@ -38,9 +38,7 @@ impl Sysfs {
     /// The class folder exists but cannot be listed.
     pub fn devices(&self) -> io::Result<Vec<Device>> {
         let class = self.root.join("class/infiniband");
-        let mut devices: Vec<Device> = names(&class)?.iter().map(|name| device(&class, name)).collect();
-        devices.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(devices)
+        Ok(names(&class)?.iter().map(|name| device(&class, name)).collect())
     }
 
     /// The P_Keys of a port in the order of its table, without the empty entries.
@@ -50,13 +48,8 @@ impl Sysfs {
     /// keys.
     pub fn pkeys(&self, device: &Device, port: &Port) -> io::Result<Vec<Pkey>> {
         let table = self.port_folder(device, port).join("pkeys");
-        let mut slots: Vec<u32> = names(&table)?
-            .iter()
-            .filter_map(|slot| slot.parse().ok())
-            .collect();
-        slots.sort_unstable();
-        let keys = slots
-            .iter()
+        let keys = numbers(&table)?
+            .into_iter()
             .filter_map(|slot| attribute(&table.join(slot.to_string()))?.parse::<Pkey>().ok());
         Ok(keys.filter(|pkey| pkey.is_valid()).collect())
     }
@@ -159,9 +152,7 @@ impl Sysfs {
         let Ok(inside) = folder.strip_prefix("/sys") else {
             return Ok(Vec::new());
         };
-        let mut found = names(&self.root.join(inside).join("net"))?;
-        found.sort();
-        Ok(found)
+        names(&self.root.join(inside).join("net"))
     }
 
     /// The hardware device of `link`; `None` if sysfs shows another link under its name.
@@ -213,12 +204,7 @@ fn is_plain(name: &str) -> bool {
 
 fn device(class: &Path, name: &str) -> Device {
     let folder = class.join(name);
-    let numbers = names(&folder.join("ports")).unwrap_or_default();
-    let mut ports: Vec<Port> = numbers
-        .iter()
-        .filter_map(|number| Some(port(number.parse().ok()?, &folder.join("ports").join(number))))
-        .collect();
-    ports.sort_by_key(|port| port.number);
+    let ports = numbers(&folder.join("ports")).unwrap_or_default().into_iter();
     let path = folder.join("device").canonicalize().ok();
     Device {
         name: name.to_owned(),
@@ -227,7 +213,9 @@ fn device(class: &Path, name: &str) -> Device {
             .unwrap_or_default(),
         pci: path.as_deref().and_then(pci_of),
         path,
-        ports,
+        ports: ports
+            .map(|number| port(number, &folder.join("ports").join(number.to_string())))
+            .collect(),
     }
 }
 
@@ -288,16 +276,28 @@ fn attribute(file: &Path) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// The names in a folder; empty if the folder does not exist.
+/// The numbers among the names in a folder, ascending.
+fn numbers(folder: &Path) -> io::Result<Vec<u32>> {
+    let mut numbers: Vec<u32> = names(folder)?
+        .iter()
+        .filter_map(|name| name.parse().ok())
+        .collect();
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+/// The names in a folder, sorted; empty if the folder does not exist.
 fn names(folder: &Path) -> io::Result<Vec<String>> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(e) => return Err(e),
     };
-    entries
+    let mut names = entries
         .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
-        .collect()
+        .collect::<io::Result<Vec<String>>>()?;
+    names.sort();
+    Ok(names)
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Runs a child process: one thread writes its stdin, reads its stdout and bounds its time.
 
+use crate::poll::poll_until;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use std::io::{self, Read, Write};
@@ -130,19 +131,13 @@ fn ready(
     deadline: Instant,
     timeout: Duration,
 ) -> Result<(bool, bool), Failure> {
-    let left = deadline.saturating_duration_since(Instant::now());
-    if left.is_zero() {
-        return Err(Failure::Timeout(timeout));
-    }
     let mut fds = vec![PollFd::new(stdout.as_fd(), PollFlags::POLLIN)];
     if let Some(stdin) = stdin {
         fds.push(PollFd::new(stdin.as_fd(), PollFlags::POLLOUT));
     }
-    // Rounded up, so that the last fraction of a millisecond is not a busy loop.
-    let wait = PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX);
-    match poll(&mut fds, wait) {
-        Ok(_) | Err(Errno::EINTR) => {}
-        Err(e) => return Err(e.into()),
+    // A child that never stops writing does not extend its time.
+    if Instant::now() >= deadline || !poll_until(&mut fds, deadline)? {
+        return Err(Failure::Timeout(timeout));
     }
     let any = |fd: &PollFd| fd.any().unwrap_or(false);
     Ok((fds.get(1).is_some_and(any), any(&fds[0])))

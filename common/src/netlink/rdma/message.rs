@@ -70,7 +70,7 @@ macro_rules! attributes {
         /// `enum rdma_nldev_attr`, as far as it is used; anything else is kept as it is.
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub(super) enum Attribute {
-            $(#[doc = $kernel] $name(attributes!(@type $kind)),)*
+            $(#[doc = concat!("`", $kernel, "`")] $name(attributes!(@type $kind)),)*
             Other(DefaultNla),
         }
 

@@ -186,14 +186,14 @@ fn decode(message: &RouteMessage, index: u32, routes: &mut Vec<RouteEntry>) {
     }
 }
 
-fn destination(message: &RouteMessage) -> Option<IpAddr> {
+pub(super) fn destination(message: &RouteMessage) -> Option<IpAddr> {
     message.attributes.iter().find_map(|attribute| match attribute {
         RouteAttribute::Destination(address) => ip(address),
         _ => None,
     })
 }
 
-fn gateway(attributes: &[RouteAttribute]) -> Option<IpAddr> {
+pub(super) fn gateway(attributes: &[RouteAttribute]) -> Option<IpAddr> {
     attributes.iter().find_map(|attribute| match attribute {
         RouteAttribute::Gateway(address) => ip(address),
         RouteAttribute::Via(RouteVia::Inet(via)) => Some((*via).into()),

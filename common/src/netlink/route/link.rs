@@ -162,6 +162,11 @@ impl Link {
         self.name == name || self.altnames.iter().any(|altname| altname == name)
     }
 
+    /// Whether it is a bond.
+    pub fn is_bond(&self) -> bool {
+        self.kind.as_deref() == Some("bond")
+    }
+
     pub(super) fn decode(message: LinkMessage) -> Self {
         let header = &message.header;
         let mut link = Self::new(header.index, "", LinkLayer::decode(header.link_layer_type));

@@ -9,6 +9,7 @@ use super::super::error::Error;
 use super::super::socket::{Socket, request};
 use super::Route;
 use super::address::Added;
+use super::entry::{destination, gateway};
 use netlink_packet_core::{
     NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, NetlinkBuffer, NetlinkDeserializable, NetlinkHeader, Parseable,
 };
@@ -19,7 +20,6 @@ use netlink_packet_route::neighbour::{
 use netlink_packet_route::route::{RouteAttribute, RouteFlags, RouteMessage, RouteProtocol, RouteType};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage as Message};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use std::net::IpAddr;
 
 /// `RT_TABLE_LOCAL` of `include/uapi/linux/rtnetlink.h`, the kernel's own.
 const TABLE_LOCAL: u32 = 255;
@@ -215,29 +215,13 @@ fn route(mut message: RouteMessage, index: u32, carried: &mut Carried, far: &mut
 }
 
 fn in_words(message: &RouteMessage) -> String {
-    let text = |wanted: fn(&RouteAttribute) -> Option<String>| message.attributes.iter().find_map(wanted);
-    let to = text(|a| match a {
-        RouteAttribute::Destination(to) => Some(ip(to)),
-        _ => None,
-    });
-    let over = text(|a| match a {
-        RouteAttribute::Gateway(over) => Some(ip(over)),
-        _ => None,
-    });
-    let what = match to {
+    let what = match destination(message) {
         Some(to) => format!("route to {to}/{}", message.header.destination_prefix_length),
         None => "default route".to_owned(),
     };
-    over.iter().fold(what, |what, over| format!("{what} via {over}"))
-}
-
-fn ip(address: &netlink_packet_route::route::RouteAddress) -> String {
-    use netlink_packet_route::route::RouteAddress as Is;
-    match address {
-        Is::Inet(v4) => IpAddr::from(*v4).to_string(),
-        Is::Inet6(v6) => IpAddr::from(*v6).to_string(),
-        other => format!("{other:?}"),
-    }
+    gateway(&message.attributes)
+        .iter()
+        .fold(what, |what, over| format!("{what} via {over}"))
 }
 
 /// Saves a permanent neighbour.

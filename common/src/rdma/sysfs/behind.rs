@@ -53,7 +53,6 @@ impl Sysfs {
         let class = self.root.join("class/infiniband");
         let mut found = names(&class)?;
         found.retain(|name| wanted(class.join(name).join("device").canonicalize().ok().as_deref()));
-        found.sort();
         Ok(found.iter().map(|name| device(&class, name)).collect())
     }
 

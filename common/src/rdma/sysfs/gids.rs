@@ -2,7 +2,7 @@
 //! The GID table of a port, as `show_gids` lists it, and the model and firmware of the card.
 
 use super::super::port::{Device, Port};
-use super::{Sysfs, attribute, names};
+use super::{Sysfs, attribute, numbers};
 use std::io;
 use std::net::Ipv6Addr;
 
@@ -38,11 +38,7 @@ impl Sysfs {
     /// The table cannot be listed.
     pub fn gids(&self, device: &Device, port: &Port) -> io::Result<Vec<Gid>> {
         let folder = self.port_folder(device, port);
-        let mut slots: Vec<u32> = names(&folder.join("gids"))?
-            .iter()
-            .filter_map(|slot| slot.parse().ok())
-            .collect();
-        slots.sort_unstable();
+        let slots = numbers(&folder.join("gids"))?;
         let gid = |index: u32| {
             let text = |table: &str| attribute(&folder.join(table).join(index.to_string()));
             let gid: Ipv6Addr = text("gids")?.parse().ok()?;

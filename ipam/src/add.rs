@@ -32,11 +32,8 @@ pub(crate) fn add(node: &Node, call: &Call, owner: &Attachment, netns: &Path) ->
     };
     let lease = locked.draft(owner, sandbox, result)?;
     locked.commit(&lease)?;
-    for allocation in allocations
-        .iter()
-        .filter(|allocation| !allocation.requested && !allocation.probe)
-    {
-        locked.remember(allocation.range, allocation.ip);
+    for allocation in allocations.iter().filter(|allocation| allocation.in_turn) {
+        locked.remember(&allocation.range, allocation.ip);
     }
     Ok(for_main_plugin(lease.result, config.probes))
 }

@@ -77,15 +77,15 @@ pub trait Occupancy {
 }
 
 /// A chosen address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Allocation<'r> {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Allocation {
     /// The range it comes from.
-    pub range: &'r Range,
+    pub range: Range,
     /// The address.
     pub ip: IpAddr,
-    /// Whether it was requested; a requested address does not move the range's cursor.
-    pub requested: bool,
-    /// Whether another host may still use it, because it has not finished resting.
+    /// Whether it is the next address of its range, so that the range continues after it.
+    pub in_turn: bool,
+    /// Whether another host may still use it: it still rests, or another node could allocate it before.
     pub probe: bool,
 }
 
@@ -96,12 +96,12 @@ pub struct Allocation<'r> {
 /// [`Code::EXHAUSTED`]; [`Code::TRY_AGAIN`] if only resting addresses are left; for requests
 /// [`Code::ADDRESS_IN_USE`], [`Code::ADDRESS_OUTSIDE`], [`Code::ADDRESS_EXCLUDED`] or
 /// [`Code::INVALID_CONFIG`].
-pub fn allocate<'r>(
-    sets: &'r [Vec<Range>],
+pub fn allocate(
+    sets: &[Vec<Range>],
     requests: &Requests,
     store: &impl Occupancy,
     prober: Option<Prober>,
-) -> Result<Vec<Allocation<'r>>, Error> {
+) -> Result<Vec<Allocation>, Error> {
     try_allocate(sets, requests, store, prober).map_err(|refusal| match refusal {
         Refusal::Short(shortage) => shortage.error(),
         Refusal::Other(error) => error,
@@ -127,12 +127,12 @@ impl From<Error> for Refusal {
 ///
 /// # Errors
 /// [`Refusal`], whose errors are those of [`allocate`].
-pub fn try_allocate<'r>(
-    sets: &'r [Vec<Range>],
+pub fn try_allocate(
+    sets: &[Vec<Range>],
     requests: &Requests,
     store: &impl Occupancy,
     prober: Option<Prober>,
-) -> Result<Vec<Allocation<'r>>, Refusal> {
+) -> Result<Vec<Allocation>, Refusal> {
     let mut asked: Vec<Option<Allocation>> = vec![None; sets.len()];
     for request in requests.iter() {
         let (index, range) = place(sets, request)?;
@@ -154,9 +154,9 @@ pub fn try_allocate<'r>(
             )));
         }
         asked[index] = Some(Allocation {
-            range,
+            range: range.clone(),
             ip: request.ip,
-            requested: true,
+            in_turn: false,
             probe: matches!(state, State::Resting(_)),
         });
     }
@@ -230,43 +230,32 @@ impl Listed {
 }
 
 /// The next free address of the first range of `set` that has one.
-fn next<'r>(
-    set: &'r [Range],
-    store: &impl Occupancy,
-    listed: &mut Listed,
-) -> Result<Allocation<'r>, Refusal> {
+fn next(set: &[Range], store: &impl Occupancy, listed: &mut Listed) -> Result<Allocation, Refusal> {
     let mut shortage = Shortage::default();
     for range in set {
-        if let Some(ip) = probe(range, store)? {
+        let mut found = probe(range, store)?;
+        if found.is_none() {
+            let occupied = listed.of(range.family(), store)?;
+            let free = range.free().minus(&occupied.taken).minus(&occupied.resting);
+            found = successor(range, &free, store.cursor(range)).map(|number| range.family().address(number));
+            if found.is_none() {
+                shortage.add(range, occupied);
+            }
+        }
+        if let Some(ip) = found {
             return Ok(Allocation {
-                range,
+                range: range.clone(),
                 ip,
-                requested: false,
+                in_turn: true,
                 probe: false,
             });
         }
-        let occupied = listed.of(range.family(), store)?;
-        let free = range.free().minus(&occupied.taken).minus(&occupied.resting);
-        let ip = successor(range, &free, store.cursor(range)).map(|number| range.family().address(number));
-        if let Some(ip) = ip {
-            return Ok(Allocation {
-                range,
-                ip,
-                requested: false,
-                probe: false,
-            });
-        }
-        shortage.add(range, occupied);
     }
     Err(Refusal::Short(shortage))
 }
 
 /// A resting address of `set`: the pod's previous one, else the one that has rested longest.
-fn early<'r>(
-    set: &'r [Range],
-    store: &impl Occupancy,
-    prober: Prober,
-) -> Result<Option<Allocation<'r>>, Error> {
+fn early(set: &[Range], store: &impl Occupancy, prober: Prober) -> Result<Option<Allocation>, Error> {
     let Some(family) = set.first().map(Range::family) else {
         return Ok(None);
     };
@@ -280,9 +269,9 @@ fn early<'r>(
         .filter_map(|resting| Some((rank(&resting), resting.ip, range_of(resting.ip)?)))
         .min_by_key(|(rank, ..)| *rank);
     Ok(best.map(|(_, ip, range)| Allocation {
-        range,
+        range: range.clone(),
         ip,
-        requested: false,
+        in_turn: false,
         probe: true,
     }))
 }

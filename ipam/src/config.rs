@@ -188,11 +188,9 @@ impl Config {
             .chain(&self.notes)
             .filter(|text| !text.is_empty());
         let details = texts.map(String::as_str).collect::<Vec<_>>().join("; ");
-        Error {
-            msg: format!("network {}: {}", self.place.network, error.msg),
-            ..error
-        }
-        .with_details(details)
+        error
+            .within(&format!("network {}", self.place.network))
+            .with_details(details)
     }
 }
 

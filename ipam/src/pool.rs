@@ -21,7 +21,6 @@ mod ranges;
 pub use confirmed::{Confirmed, Standing};
 pub use file::{Allocation, Block, BlockState, Counters, FORMAT, PoolFile, PoolRange};
 pub use name::PoolName;
-pub(crate) use ranges::interval;
 pub use ranges::{AddressPlace, PoolRanges};
 
 /// The directory of all pools, below the data directory.

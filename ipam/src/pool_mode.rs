@@ -137,14 +137,11 @@ fn of_pool(pool: &PoolName, error: Error) -> Error {
     if after.is_some_and(|after| after.starts_with([' ', ':'])) {
         return error;
     }
-    Error {
-        msg: format!("pool {pool}: {}", error.msg),
-        ..error
-    }
+    error.within(&format!("pool {pool}"))
 }
 
 /// The agent's `error` without the name of `pool`, to continue a sentence that has it.
-fn said_of(pool: &PoolName, error: Error) -> Error {
+fn without_name(pool: &PoolName, error: Error) -> Error {
     let msg = error.msg.strip_prefix(&format!("pool {pool}: "));
     Error {
         msg: msg.unwrap_or(&error.msg).to_owned(),

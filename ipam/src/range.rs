@@ -150,6 +150,14 @@ pub fn bits(ip: IpAddr) -> u128 {
     }
 }
 
+/// All addresses of `subnet` as numbers.
+pub fn whole(subnet: IpNetwork) -> Interval {
+    Interval {
+        first: bits(subnet.network()),
+        last: bits(subnet.broadcast()),
+    }
+}
+
 /// One address as an interval.
 pub fn single(ip: IpAddr) -> Interval {
     let number = bits(ip);
@@ -163,7 +171,7 @@ pub fn single(ip: IpAddr) -> Interval {
 /// network address and, for IPv4, the broadcast address. In IPv6 the all-zero host is the subnet-router anycast
 /// address (RFC 4291 § 2.6.1), and the last address is an ordinary one.
 fn hosts(subnet: IpNetwork) -> Interval {
-    let (first, last) = (bits(subnet.network()), bits(subnet.broadcast()));
+    let Interval { first, last } = whole(subnet);
     if Family::of(subnet.ip()).width() - subnet.prefix() <= 1 {
         return Interval { first, last };
     }

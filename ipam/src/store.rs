@@ -134,11 +134,8 @@ impl<'n> Store<'n> {
             cooldown: self.cooldown,
             _lock: self.lock(true)?.ok_or_else(|| self.vanishing())?,
         };
-        if let Err(e) = self.node.disk.identity(&self.boot) {
-            match e.kind() {
-                ErrorKind::NotFound => self.begin_boot()?,
-                _ => return Err(failed("look at", &self.boot, &e)),
-            }
+        if self.identity(&self.boot)?.is_none() {
+            self.begin_boot()?;
         }
         locked.recover()?;
         Ok(locked)
@@ -204,6 +201,21 @@ impl<'n> Store<'n> {
             &format!("it is the lease of {}", lease.owner),
             remedy,
         ))
+    }
+
+    /// The lease in the file `path`; `None` if there is none that can be read.
+    fn lease_in(&self, path: &Path) -> Option<Lease> {
+        let content = self.node.disk.read(path).ok()?;
+        Lease::from_file(&content).ok()
+    }
+
+    /// The file behind `path`; `None` if it does not exist.
+    fn identity(&self, path: &Path) -> Result<Option<Identity>, Error> {
+        match self.node.disk.identity(path) {
+            Ok(identity) => Ok(Some(identity)),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(failed("look at", path, &e)),
+        }
     }
 
     /// Whether `owner` has a lease, damaged or not.

@@ -6,8 +6,9 @@
 
 use super::message::{MESSAGE_MAX, Reply, Request};
 use common::cni::{Code, Error};
+use common::poll::poll_until;
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
@@ -73,7 +74,7 @@ impl Client {
 
     /// Sends a request and ignores the answer. If the agent misses the request, it finds the release by
     /// itself.
-    pub fn tell(&self, request: &Request) {
+    pub fn notify(&self, request: &Request) {
         let now = Instant::now();
         let sent = line(request).map(|line| {
             self.connect(now)
@@ -175,17 +176,8 @@ fn receive(stream: &mut UnixStream, deadline: Instant) -> io::Result<Vec<u8>> {
 }
 
 fn wait(stream: &UnixStream, events: PollFlags, deadline: Instant) -> io::Result<()> {
-    loop {
-        // Rounded up, so that the last fraction of a millisecond is not a busy loop.
-        let left = deadline.saturating_duration_since(Instant::now());
-        let millis = left.as_micros().div_ceil(1000);
-        let timeout = PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX);
-        let mut fds = [PollFd::new(stream.as_fd(), events)];
-        match poll(&mut fds, timeout) {
-            Ok(0) if left.is_zero() => return Err(ErrorKind::TimedOut.into()),
-            Ok(0) | Err(Errno::EINTR) => {}
-            Ok(_) => return Ok(()),
-            Err(e) => return Err(e.into()),
-        }
+    if poll_until(&mut [PollFd::new(stream.as_fd(), events)], deadline)? {
+        return Ok(());
     }
+    Err(ErrorKind::TimedOut.into())
 }

@@ -59,6 +59,19 @@ pub struct Request {
 }
 
 impl Request {
+    /// A request without attachment, pod, addresses and families.
+    pub fn new(verb: Verb, pool: PoolName) -> Self {
+        Self {
+            verb,
+            pool,
+            attachment: None,
+            pod: None,
+            ips: Vec::new(),
+            families: Vec::new(),
+            within_ms: None,
+        }
+    }
+
     /// How long the plugin waits for the answer.
     pub fn within(&self) -> Duration {
         self.within_ms

@@ -158,7 +158,7 @@ fn a_missing_agent_and_a_dead_one_have_different_errors() {
     drop(UnixListener::bind(client(&dir).socket).unwrap());
     let dead = ask(&client(&dir)).unwrap_err();
     assert_error(&dead, Code::TRY_AGAIN, &["no process listens there"]);
-    client(&dir).tell(&request());
+    client(&dir).notify(&request());
 }
 
 #[test]

@@ -146,7 +146,9 @@ fn addresses_are_allocated_in_turn_so_that_released_ones_rest() {
     let memory = Memory::default();
     let mut order = Vec::new();
     for _ in 0..6 {
-        let allocation = allocate(&sets, &Requests::default(), &memory, None).unwrap()[0];
+        let allocation = allocate(&sets, &Requests::default(), &memory, None)
+            .unwrap()
+            .remove(0);
         memory.take(&allocation);
         memory.taken.borrow_mut().clear();
         order.push(allocation.ip.to_string());

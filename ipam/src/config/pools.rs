@@ -104,18 +104,14 @@ impl PoolConfig {
 }
 
 fn named(pool: Option<&str>, pools: Option<&[String]>) -> Result<Vec<PoolName>, Error> {
-    let key = |key: String| {
-        move |e: Error| Error {
-            msg: format!("{key}: {}", e.msg),
-            ..e
-        }
-    };
     if let Some(pool) = pool {
-        return Ok(vec![pool.parse().map_err(key("ipam.pool".to_owned()))?]);
+        return Ok(vec![pool.parse().map_err(|e: Error| e.within("ipam.pool"))?]);
     }
     let mut names: Vec<PoolName> = Vec::new();
     for (i, text) in pools.unwrap_or_default().iter().enumerate() {
-        let name: PoolName = text.parse().map_err(key(format!("ipam.pools[{i}]")))?;
+        let name: PoolName = text
+            .parse()
+            .map_err(|e: Error| e.within(&format!("ipam.pools[{i}]")))?;
         if names.contains(&name) {
             return Err(invalid(format!(
                 "ipam.pools[{i}] names pool {name} once more; remove it"

@@ -5,7 +5,7 @@
 use super::invalid;
 use super::raw::{RawIpRange, RawIpam, RawRange};
 use crate::interval::{Interval, IntervalSet};
-use crate::range::{Family, Range, RangeSpec, Shared, bits, default_gateway};
+use crate::range::{Family, Range, RangeSpec, Shared, bits, default_gateway, whole};
 use crate::text::{address, exclusions, network};
 use common::cni::Error;
 use ipnetwork::IpNetwork;
@@ -163,13 +163,6 @@ fn note_idle_exclusions(sets: &[Vec<RangeSpec>], shared: &[(IpAddr, IpAddr)], no
         }
     }
     notes.dedup();
-}
-
-fn whole(subnet: IpNetwork) -> Interval {
-    Interval {
-        first: bits(subnet.network()),
-        last: bits(subnet.broadcast()),
-    }
 }
 
 /// The extent of a range, for comparison with others.

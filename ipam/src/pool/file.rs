@@ -149,16 +149,7 @@ impl PoolFile {
         struct Format {
             format: u32,
         }
-        let corrupt = |what: &dyn std::fmt::Display| {
-            Error::new(
-                Code::STORE_CORRUPT,
-                format!(
-                    "{} is damaged or foreign: {what}; remove the file, and this node's agent writes it anew from the cluster",
-                    path.display()
-                ),
-            )
-        };
-        let Format { format } = serde_json::from_slice(content).map_err(|e| corrupt(&e))?;
+        let Format { format } = serde_json::from_slice(content).map_err(|e| corrupt(path, &e.to_string()))?;
         if !(1..=FORMAT).contains(&format) {
             return Err(Error::new(
                 Code::UNSUPPORTED_FIELD,
@@ -170,7 +161,7 @@ impl PoolFile {
         }
         let mut bytes = serde_json::Deserializer::from_slice(content);
         serde_path_to_error::deserialize(&mut bytes)
-            .map_err(|e| corrupt(&format!("{}: {}", e.path(), e.inner())))
+            .map_err(|e| corrupt(path, &format!("{}: {}", e.path(), e.inner())))
     }
 
     /// The content of the file.
@@ -213,6 +204,17 @@ impl PoolFile {
             .as_ref()
             .is_none_or(|names| namespace.is_some_and(|namespace| names.iter().any(|name| name == namespace)))
     }
+}
+
+/// The error of a file that no agent writes.
+pub(super) fn corrupt(path: &Path, what: &str) -> Error {
+    Error::new(
+        Code::STORE_CORRUPT,
+        format!(
+            "{} is damaged or foreign: {what}; remove the file, and this node's agent writes it anew from the cluster",
+            path.display()
+        ),
+    )
 }
 
 fn has_ordinal(pod: &str) -> bool {

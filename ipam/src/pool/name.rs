@@ -3,20 +3,12 @@
 
 use common::cni::{Code, Error};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// The name of an `IPPool`: a DNS subdomain by the rules of Kubernetes (RFC 1123), which is also a safe file
 /// name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PoolName(String);
-
-impl PoolName {
-    /// The name as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
 
 impl TryFrom<String> for PoolName {
     type Error = Error;
@@ -40,22 +32,4 @@ impl TryFrom<String> for PoolName {
     }
 }
 
-impl std::str::FromStr for PoolName {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        Self::try_from(text.to_owned())
-    }
-}
-
-impl From<PoolName> for String {
-    fn from(name: PoolName) -> Self {
-        name.0
-    }
-}
-
-impl fmt::Display for PoolName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
+common::text_newtype!(PoolName);

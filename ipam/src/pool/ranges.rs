@@ -4,12 +4,12 @@
 //! Only the edges of a subnet are never allocated. The first and last address of a block inside a subnet are
 //! ordinary addresses.
 
+use super::file::corrupt;
 use super::{Block, BlockState, PoolFile};
 use crate::interval::{Interval, IntervalSet};
-use crate::range::{Family, Range, RangeSpec, Shared, Verdict, bits, intervals};
+use crate::range::{Family, Range, RangeSpec, Shared, Verdict, intervals, whole};
 use crate::text::exclusions;
-use common::cni::{Code, Error};
-use ipnetwork::IpNetwork;
+use common::cni::Error;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -41,23 +41,15 @@ impl PoolRanges {
     /// The ranges of `pool`, which was read from `path`.
     ///
     /// # Errors
-    /// [`Code::STORE_CORRUPT`] if they contradict each other, as those of an accepted pool never do.
+    /// [`common::cni::Code::STORE_CORRUPT`] if they contradict each other, as those of an accepted pool never do.
     pub fn new(pool: &PoolFile, path: &Path) -> Result<Self, Error> {
-        Self::of(pool).map_err(|e| Error {
-            code: Code::STORE_CORRUPT,
-            msg: format!(
-                "{} is damaged or foreign: {}; remove the file, and this node's agent writes it anew from the cluster",
-                path.display(),
-                e.msg
-            ),
-            details: e.details,
-        })
+        Self::of(pool).map_err(|e| corrupt(path, &e.msg).with_details(e.details))
     }
 
     /// The ranges of `pool`, which has not been accepted yet.
     ///
     /// # Errors
-    /// [`Code::INVALID_CONFIG`]; the message begins with the invalid member.
+    /// [`common::cni::Code::INVALID_CONFIG`]; the message begins with the invalid member.
     pub fn of(pool: &PoolFile) -> Result<Self, Error> {
         let gateways = pool.ranges.iter().filter_map(|range| range.gateway);
         let shared = Arc::new(Shared::new(gateways, &[]));
@@ -100,7 +92,7 @@ impl PoolRanges {
             .iter()
             .filter(|block| block.state == BlockState::Active)
             .filter(|block| Family::of(block.cidr.ip()) == family)
-            .map(|block| interval(block.cidr));
+            .map(|block| whole(block.cidr));
         let allowed = active
             .collect::<IntervalSet>()
             .minus(&intervals(&self.reserved, family));
@@ -115,20 +107,20 @@ impl PoolRanges {
     /// The addresses of `family` that any node's block may allocate: all ranges without the reserved
     /// addresses.
     pub fn usable(&self, family: Family) -> IntervalSet {
-        let of_family = self.whole.iter().filter(|range| range.family() == family);
-        let all: IntervalSet = of_family
-            .flat_map(|range| range.free().intervals().to_vec())
-            .collect();
-        all.minus(&self.reserved(family))
+        self.all(family).minus(&self.reserved(family))
     }
 
     /// The addresses of `family` that lie in a range and are allocated only on request.
     pub fn reserved(&self, family: Family) -> IntervalSet {
+        self.all(family).both(&intervals(&self.reserved, family))
+    }
+
+    /// The addresses of `family` in all ranges.
+    fn all(&self, family: Family) -> IntervalSet {
         let of_family = self.whole.iter().filter(|range| range.family() == family);
-        let all: IntervalSet = of_family
+        of_family
             .flat_map(|range| range.free().intervals().to_vec())
-            .collect();
-        all.both(&intervals(&self.reserved, family))
+            .collect()
     }
 
     /// Whether one of `addresses` of `family` lies between the first and last address of a range, excluded or
@@ -176,13 +168,5 @@ impl PoolRanges {
     pub fn describe(&self) -> String {
         let texts: Vec<String> = self.whole.iter().map(Range::to_string).collect();
         texts.join(", ")
-    }
-}
-
-/// The addresses of `cidr` as numbers.
-pub(crate) fn interval(cidr: IpNetwork) -> Interval {
-    Interval {
-        first: bits(cidr.network()),
-        last: bits(cidr.broadcast()),
     }
 }

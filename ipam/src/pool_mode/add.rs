@@ -24,9 +24,8 @@ pub(crate) fn add(pools: &Pools, call: &Call, owner: &Attachment, netns: &Path) 
         return Ok(for_main_plugin(result, config.probes));
     }
     let mut order = pools.order();
-    let (mut refusals, mut tried): (Vec<Error>, Vec<PoolName>) = (Vec::new(), Vec::new());
+    let mut refusals: Vec<Error> = Vec::new();
     while let Some(pool) = order.next() {
-        tried.push(pool.clone());
         match Attempt::new(pools, &pool, &config, owner, &sandbox)?.run() {
             Ok(result) => {
                 let result = for_main_plugin(result, config.probes);
@@ -50,7 +49,7 @@ pub(crate) fn add(pools: &Pools, call: &Call, owner: &Attachment, netns: &Path) 
         }
     }
     if config.probes
-        && let Some(result) = early(pools, &tried, &config, (owner, &sandbox))?
+        && let Some(result) = early(pools, &order.tried, &config, (owner, &sandbox))?
     {
         return Ok(result);
     }

@@ -5,16 +5,16 @@
 mod plan;
 
 use super::shortage::AgentNeed;
-use super::{Pools, said_of};
-use crate::add::repeat;
+use super::{Pools, without_name};
+use crate::add::{address, repeat};
 use crate::agent::{AskedBy, Pod, Reply, Request, Verb};
-use crate::allocator::Prober;
+use crate::allocator::{Allocation, Prober};
 use crate::config::PoolConfig;
 use crate::pool::{PoolFile, PoolName, PoolRanges, Standing};
 use crate::range::Family;
 use crate::store::{Lease, Locked, Sandbox, Store};
 use common::cni::{Attachment, CniResult, Code, Error};
-use plan::{Chosen, Plan};
+use plan::Plan;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -127,7 +127,7 @@ impl<'a> Attempt<'a> {
             }
             let verb = request.verb;
             let reply = self.pools.agent.ask(&request, deadline);
-            match reply.map_err(|e| need.refused(said_of(self.name, e)))? {
+            match reply.map_err(|e| need.refused(without_name(self.name, e)))? {
                 Reply::Local if verb == Verb::Allocate => replies.source = Some(Source::Blocks),
                 Reply::Local => replies.refreshed = true,
                 Reply::Allocate { families } => replies.source = Some(Source::Agent(families)),
@@ -240,16 +240,12 @@ impl<'a> Attempt<'a> {
 
     fn request(&self, verb: Verb) -> Request {
         Request {
-            verb,
-            pool: self.name.clone(),
             attachment: Some(AskedBy {
                 owner: self.owner.clone(),
                 network: self.config.place.name.clone(),
             }),
             pod: Pod::of(self.sandbox),
-            ips: Vec::new(),
-            families: Vec::new(),
-            within_ms: None,
+            ..Request::new(verb, self.name.clone())
         }
     }
 
@@ -257,11 +253,11 @@ impl<'a> Attempt<'a> {
         &self,
         locked: &Locked,
         pool: &PoolFile,
-        chosen: &[Chosen],
+        chosen: &[Allocation],
         replies: &AgentReplies,
     ) -> Result<CniResult, Error> {
         let result = CniResult {
-            ips: chosen.iter().map(Chosen::address).collect::<Result<_, _>>()?,
+            ips: chosen.iter().map(address).collect::<Result<_, _>>()?,
             routes: self.config.routes.clone().unwrap_or_else(|| pool.routes.clone()),
             dns: self.config.dns.clone().unwrap_or_else(|| pool.dns.clone()),
             ..CniResult::default()
@@ -291,7 +287,7 @@ impl<'a> Attempt<'a> {
         if let Err(error) = ended {
             tracing::warn!("{}; the agent finds it later", error.msg);
         }
-        self.pools.agent.tell(&Request {
+        self.pools.agent.notify(&Request {
             ips: granted.to_vec(),
             ..self.request(Verb::Release)
         });

@@ -5,7 +5,6 @@
 use super::Pools;
 use crate::agent::{AskedBy, Pod, Request, Verb};
 use crate::pool::PoolName;
-use crate::store::Lease;
 use common::cni::{Attachment, Error};
 
 pub(crate) fn del(pools: &Pools, owner: &Attachment) -> Result<(), Error> {
@@ -38,26 +37,15 @@ fn release(pools: &Pools, name: &PoolName, owner: &Attachment) -> Result<(), Err
     tracing::debug!(found = released.is_some(), "released {owner} of pool {name}");
     let objects = released.unwrap_or_default();
     if asking || !objects.is_empty() {
-        let request = release_request(pools, name, owner, lease.as_ref());
-        pools.agent.tell(&Request {
+        pools.agent.notify(&Request {
+            attachment: Some(AskedBy {
+                owner: owner.clone(),
+                network: pools.place.name.clone(),
+            }),
+            pod: lease.and_then(|lease| Pod::of(&lease.sandbox)),
             ips: objects,
-            ..request
+            ..Request::new(Verb::Release, name.clone())
         });
     }
     Ok(())
-}
-
-fn release_request(pools: &Pools, name: &PoolName, owner: &Attachment, lease: Option<&Lease>) -> Request {
-    Request {
-        verb: Verb::Release,
-        pool: name.clone(),
-        attachment: Some(AskedBy {
-            owner: owner.clone(),
-            network: pools.place.name.clone(),
-        }),
-        pod: lease.and_then(|lease| Pod::of(&lease.sandbox)),
-        ips: Vec::new(),
-        families: Vec::new(),
-        within_ms: None,
-    }
 }

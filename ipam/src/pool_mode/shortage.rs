@@ -175,11 +175,7 @@ impl AgentNeed {
 fn unadmitted(namespace: Option<&str>, admitted: &[String]) -> String {
     let admitted = match admitted {
         [] => "none".to_owned(),
-        [first @ .., last] if first.len() < 8 => {
-            let mut names = first.to_vec();
-            names.push(last.clone());
-            names.join(", ")
-        }
+        few if few.len() <= 8 => few.join(", "),
         many => format!("{} and {} more", many[..8].join(", "), many.len() - 8),
     };
     match namespace {

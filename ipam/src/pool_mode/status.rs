@@ -3,7 +3,7 @@
 
 use super::add::explained;
 use super::shortage::{AgentNeed, Local};
-use super::{Pools, of_pool, said_of};
+use super::{Pools, of_pool, without_name};
 use crate::agent::{Request, Verb};
 use crate::allocator::{Refusal, try_allocate};
 use crate::config::{PoolConfig, Requests};
@@ -41,19 +41,11 @@ fn ready(pools: &Pools, name: &PoolName, probes: bool) -> Result<(), Error> {
     if probes && need.is_for_resting() {
         return Ok(());
     }
-    let request = Request {
-        verb: Verb::Status,
-        pool: name.clone(),
-        attachment: None,
-        pod: None,
-        ips: Vec::new(),
-        families: Vec::new(),
-        within_ms: None,
-    };
+    let request = Request::new(Verb::Status, name.clone());
     let answer = pools.agent.ask(&request, Instant::now() + pools.agent.limit);
     answer
         .map(|_| ())
-        .map_err(|error| need.refused(said_of(name, error)))
+        .map_err(|error| need.refused(without_name(name, error)))
 }
 
 /// What an ADD would need from the agent; `None` if nothing.

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The leases of a store, block by block, for the node's agent.
 
-use super::error::failed;
 use super::lease::Lease;
 use super::{Locked, Store};
-use crate::pool::{PoolFile, PoolRanges, interval};
-use crate::range::{Family, bits};
+use crate::pool::{PoolFile, PoolRanges};
+use crate::range::{Family, bits, whole};
 use common::cni::{Attachment, Error};
 use ipnetwork::IpNetwork;
 use std::net::IpAddr;
@@ -52,8 +51,7 @@ impl Store<'_> {
     /// used the store in this boot.
     ///
     /// # Errors
-    /// [`common::cni::Code::IO`] if the directory cannot be listed. [`common::cni::Code::IO`] when the
-    /// directory cannot be listed.
+    /// [`common::cni::Code::IO`] if the directory cannot be listed.
     pub fn leases(&self) -> Result<Leases, Error> {
         let mut leases = Leases::default();
         for owner in self.owners()? {
@@ -87,7 +85,7 @@ impl Locked<'_> {
         let mut resting = self.named_addresses(&self.store.boot.join("resting"))?;
         resting.retain(|ip| self.rest_of(*ip).is_some());
         let count = |ips: &[IpAddr], block: &IpNetwork| {
-            let (family, numbers) = (Family::of(block.ip()), interval(*block));
+            let (family, numbers) = (Family::of(block.ip()), whole(*block));
             let inside = |ip: &&IpAddr| Family::of(**ip) == family && numbers.contains(bits(**ip));
             ips.iter().filter(inside).count() as u64
         };
@@ -120,14 +118,12 @@ impl Locked<'_> {
     /// As [`Locked::release`].
     pub fn release_unchanged(&self, held: &HeldLease) -> Result<bool, Error> {
         let path = self.store.lease_path(&held.lease.owner);
-        match self.store.node.disk.identity(&path) {
-            Ok(identity) if identity.inode == held.inode => {
+        match self.store.identity(&path)? {
+            Some(identity) if identity.inode == held.inode => {
                 let unchanged = self.lease(&held.lease.owner)?.as_ref() == Some(&held.lease);
                 Ok(unchanged && self.release(&held.lease.owner)?.is_some())
             }
-            Ok(_) => Ok(false),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(false),
-            Err(e) => Err(failed("look at", &path, &e)),
+            _ => Ok(false),
         }
     }
 }

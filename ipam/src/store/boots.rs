@@ -113,8 +113,7 @@ impl Store<'_> {
         };
         let mut living = None;
         for name in names {
-            let content = disk.read(&directory.join(name));
-            let Some(lease) = content.ok().and_then(|content| Lease::from_file(&content).ok()) else {
+            let Some(lease) = self.lease_in(&directory.join(name)) else {
                 continue;
             };
             if lease.since_boot > now + ROUNDING {

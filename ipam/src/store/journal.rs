@@ -246,11 +246,7 @@ impl Locked<'_> {
             Err(e) if is_nowhere(&e) => return Ok(None),
             Err(e) => return Err(failed("look at", file, &e)),
         };
-        let lease = node
-            .disk
-            .read(file)
-            .ok()
-            .and_then(|content| Lease::from_file(&content).ok());
+        let lease = self.store.lease_in(file);
         let mut candidates = match &lease {
             Some(lease) => lease.addresses().collect(),
             None if identity.names > 1 => self.addresses()?,
@@ -270,17 +266,9 @@ impl Locked<'_> {
     /// Whether `path` is a copy of `lease`, as after a move of the store without its hard links. If the owner
     /// has a lease, the file belongs to that lease.
     fn is_copy(&self, path: &Path, lease: &Lease) -> bool {
-        let Store { node, .. } = self.store;
-        let copy = node
-            .disk
-            .read(path)
-            .ok()
-            .and_then(|content| Lease::from_file(&content).ok());
-        copy.is_some_and(|copy| copy.owner == lease.owner)
-            && node
-                .disk
-                .identity(&self.store.lease_path(&lease.owner))
-                .is_err_and(|e| e.kind() == ErrorKind::NotFound)
+        let copy = self.store.lease_in(path);
+        let own = || self.store.identity(&self.store.lease_path(&lease.owner));
+        copy.is_some_and(|copy| copy.owner == lease.owner) && matches!(own(), Ok(None))
     }
 
     /// Whether the DEL of `owner` is one of those that sweep. Container ids are random; the time is mixed in

@@ -14,7 +14,7 @@
 
 use super::error::failed;
 use super::lease::{Lease, ended};
-use super::{Locked, Store};
+use super::{Locked, Store, lease_name};
 use common::cni::{Attachment, Error};
 use std::io::ErrorKind;
 use std::net::IpAddr;
@@ -36,11 +36,7 @@ pub struct Released {
 
 impl Store<'_> {
     fn asking_path(&self, owner: &Attachment) -> PathBuf {
-        self.boot.join("asking").join(format!(
-            "{}@{}",
-            owner.container_id.as_str(),
-            owner.ifname.as_str()
-        ))
+        self.boot.join("asking").join(lease_name(owner))
     }
 
     pub(super) fn release_path(&self, ip: IpAddr) -> PathBuf {
@@ -115,12 +111,7 @@ impl Locked<'_> {
     /// # Errors
     /// [`common::cni::Code::IO`].
     pub fn holds(&self, ip: IpAddr) -> Result<bool, Error> {
-        let path = self.store.address_path(ip);
-        match self.store.node.disk.identity(&path) {
-            Ok(_) => Ok(true),
-            Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
-            Err(e) => Err(failed("look at", &path, &e)),
-        }
+        Ok(self.store.identity(&self.store.address_path(ip))?.is_some())
     }
 
     /// Removes the record of a release whose object is gone, unless a later lease of the address has ended
@@ -130,11 +121,9 @@ impl Locked<'_> {
     /// [`common::cni::Code::IO`].
     pub fn end_release(&self, released: &Released) -> Result<(), Error> {
         let path = self.store.release_path(released.ip);
-        match self.store.node.disk.identity(&path) {
-            Ok(identity) if identity.inode == released.inode => self.remove(&path),
-            Ok(_) => Ok(()),
-            Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
-            Err(e) => Err(failed("look at", &path, &e)),
+        match self.store.identity(&path)? {
+            Some(identity) if identity.inode == released.inode => self.remove(&path),
+            _ => Ok(()),
         }
     }
 }

@@ -17,10 +17,8 @@ use std::time::Duration;
 impl Occupancy for Locked<'_> {
     fn state(&self, ip: IpAddr) -> Result<State, Error> {
         for path in [self.store.address_path(ip), self.host_local_path(ip)] {
-            match self.store.node.disk.identity(&path) {
-                Ok(_) => return Ok(State::Taken),
-                Err(e) if e.kind() == ErrorKind::NotFound => {}
-                Err(e) => return Err(failed("look at", &path, &e)),
+            if self.store.identity(&path)?.is_some() {
+                return Ok(State::Taken);
             }
         }
         Ok(self.rest_of(ip).map_or(State::Free, State::Resting))
@@ -140,27 +138,17 @@ impl Locked<'_> {
         let mut errors = Vec::new();
         for ip in self.addresses()? {
             let path = self.store.address_path(ip);
-            let Some(lease) = self
-                .store
-                .node
-                .disk
-                .read(&path)
-                .ok()
-                .and_then(|content| Lease::from_file(&content).ok())
-            else {
+            let Some(lease) = self.store.lease_in(&path) else {
                 tracing::warn!(
                     "{} is not a lease and blocks its address; remove it if the address is unused",
                     path.display()
                 );
                 continue;
             };
-            let ownerless = self
-                .store
-                .node
-                .disk
-                .identity(&self.store.lease_path(&lease.owner))
-                .is_err();
-            if ownerless && lease.network == self.store.name && !valid.contains(&lease.owner) {
+            if !self.store.has_lease(&lease.owner)
+                && lease.network == self.store.name
+                && !valid.contains(&lease.owner)
+            {
                 errors.extend(self.remove(&path).err());
             }
         }

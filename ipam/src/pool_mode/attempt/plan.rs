@@ -3,44 +3,18 @@
 
 use super::super::shortage::{AgentNeed, Local};
 use super::{AgentReplies, Source};
-use crate::add::address;
 use crate::allocator::{Allocation, Occupancy, Prober, Refusal, State, try_allocate};
 use crate::config::{Request, Requests};
 use crate::pool::{AddressPlace, BlockState, PoolFile, PoolRanges};
-use crate::range::{Family, Range};
+use crate::range::Family;
 use crate::store::Locked;
-use common::cni::{Code, Error, IpConfig};
+use common::cni::{Code, Error};
 use std::net::IpAddr;
-
-/// A chosen address.
-#[derive(Clone, Debug)]
-pub(super) struct Chosen {
-    /// The range it belongs to.
-    pub(super) range: Range,
-    /// The address.
-    pub(super) ip: IpAddr,
-    /// Whether it is the next address of its range, so that the range continues after it.
-    pub(super) in_turn: bool,
-    /// Whether another host may still use it: it still rests, or another node could allocate it before.
-    pub(super) probe: bool,
-}
-
-impl Chosen {
-    /// The address in the form of the result.
-    pub(super) fn address(&self) -> Result<IpConfig, Error> {
-        address(&Allocation {
-            range: &self.range,
-            ip: self.ip,
-            requested: !self.in_turn,
-            probe: self.probe,
-        })
-    }
-}
 
 /// The next step.
 pub(super) enum Plan {
     /// Allocate these addresses, one of each family.
-    Give(Vec<Chosen>),
+    Give(Vec<Allocation>),
     /// Ask the agent to claim a block for each of the families.
     Claim(Vec<Family>, AgentNeed),
     /// Ask the agent to allocate these addresses, and one of each of the families.
@@ -130,7 +104,7 @@ fn requested(
     request: &Request,
     replies: &AgentReplies,
     locked: &Locked,
-) -> Result<Option<Chosen>, Error> {
+) -> Result<Option<Allocation>, Error> {
     let place = ranges.place(request.ip);
     match &place {
         AddressPlace::Outside => return Err(outside(ranges, request)),
@@ -171,7 +145,7 @@ fn requested(
     let granted = replies.granted.contains(&request.ip);
     let taken_over = is_taken_over(ranges, request.ip, locked);
     let here = matches!(place, AddressPlace::Here(_)) || granted;
-    Ok(here.then(|| Chosen {
+    Ok(here.then(|| Allocation {
         range: range.clone(),
         ip: request.ip,
         in_turn: false,
@@ -180,7 +154,7 @@ fn requested(
 }
 
 /// An address that the agent allocated.
-fn given(ranges: &PoolRanges, ip: IpAddr, locked: &Locked) -> Result<Chosen, Error> {
+fn given(ranges: &PoolRanges, ip: IpAddr, locked: &Locked) -> Result<Allocation, Error> {
     let Some(range) = ranges.range_of(ip) else {
         return Err(Error::new(
             Code::INTERNAL,
@@ -191,7 +165,7 @@ fn given(ranges: &PoolRanges, ip: IpAddr, locked: &Locked) -> Result<Chosen, Err
         ));
     };
     require_free(ip, locked)?;
-    Ok(Chosen {
+    Ok(Allocation {
         range: range.clone(),
         ip,
         in_turn: false,
@@ -225,15 +199,13 @@ fn in_turn(
     ranges: &PoolRanges,
     family: Family,
     (locked, early): (&Locked, Option<Prober>),
-) -> Result<Result<Chosen, AgentNeed>, Error> {
+) -> Result<Result<Allocation, AgentNeed>, Error> {
     let here = [ranges.here(family)];
     match try_allocate(&here, &Requests::default(), locked, early) {
-        Ok(allocations) => match allocations.first() {
-            Some(allocation) => Ok(Ok(Chosen {
-                range: allocation.range.clone(),
-                ip: allocation.ip,
-                in_turn: !allocation.probe,
+        Ok(mut allocations) => match allocations.pop() {
+            Some(allocation) => Ok(Ok(Allocation {
                 probe: allocation.probe || is_taken_over(ranges, allocation.ip, locked),
+                ..allocation
             })),
             None => Err(Error::new(Code::INTERNAL, "a range set gave no address")),
         },

@@ -71,11 +71,7 @@ pub async fn run(client: &Client, options: &args::Addresses) -> Result<Output, C
     Ok(Output {
         text,
         json: json!({ "version": 1, "addresses": all, "unallocated": free, "unread": damaged }),
-        outcome: if damaged.is_empty() {
-            Outcome::Fine
-        } else {
-            Outcome::Found
-        },
+        outcome: Outcome::of(!damaged.is_empty()),
     })
 }
 
@@ -142,7 +138,6 @@ fn table(all: &[Allocation]) -> Table {
     ]);
     for one in all {
         let since = one.since.clone().unwrap_or_default();
-        let reported_by: Vec<&str> = one.reported_by.iter().map(|witness| witness.as_str()).collect();
         let container = one.container_id.as_ref().map(|id| format!("container {id}"));
         table.row([
             one.address.to_string(),
@@ -157,7 +152,7 @@ fn table(all: &[Allocation]) -> Table {
                 _ if one.kept => format!("kept, {since}"),
                 _ => since,
             },
-            reported_by.join(", "),
+            one.reporters().join(", "),
         ]);
     }
     table

@@ -3,7 +3,7 @@
 //! cluster, and the status that Multus wrote to each pod. An address in a node's block has no object, so for other nodes
 //! the status is the only evidence.
 
-use crate::cluster::snapshot::{Pool, Snapshot};
+use crate::cluster::snapshot::{Pool, Snapshot, bound_pod, kept_for};
 use crate::leases::NodeLease;
 use api::AddressState;
 use ipam::pool::AddressPlace;
@@ -50,6 +50,16 @@ pub enum Evidence {
     NetworkStatus,
 }
 
+impl Allocation {
+    /// Where it was found, with the names of tables.
+    pub fn reporters(&self) -> Vec<&'static str> {
+        self.reported_by
+            .iter()
+            .map(|evidence| evidence.as_str())
+            .collect()
+    }
+}
+
 impl Evidence {
     /// The name in tables.
     pub fn as_str(self) -> &'static str {
@@ -76,20 +86,12 @@ pub fn allocations(snapshot: &Snapshot, leases: &[NodeLease], here: Option<&str>
 fn from_objects(snapshot: &Snapshot) -> impl Iterator<Item = Allocation> {
     snapshot.addresses.iter().map(|(ip, object)| {
         let spec = &object.spec;
-        let pod = spec
-            .pod
-            .as_ref()
-            .map(|pod| format!("{}/{}", pod.namespace, pod.name));
-        let reserved_for = spec
-            .holder
-            .as_ref()
-            .map(|holder| format!("{}/{}", holder.namespace, holder.pod));
         let attachment = spec.attachment.as_ref();
         Allocation {
             address: *ip,
             pool: Some(spec.pool.clone()),
             node: Some(spec.node.node.clone()),
-            pod: pod.or(reserved_for),
+            pod: bound_pod(object).or_else(|| kept_for(object)),
             interface: attachment.map(|attachment| attachment.ifname.clone()),
             network: attachment.map(|attachment| attachment.network.clone()),
             container_id: attachment.map(|attachment| attachment.container_id.clone()),

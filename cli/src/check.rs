@@ -8,40 +8,21 @@
 
 use crate::allocations::{Allocation, Evidence, allocations};
 use crate::cluster::pods::PodFacts;
-use crate::cluster::snapshot::{Block, Pool, Snapshot};
-use crate::output::{CommandError, Outcome, Output, Severity};
+use crate::cluster::snapshot::{Block, Pool, Snapshot, bound_pod};
+use crate::output::{CommandError, Finding, Outcome, Output, Severity};
 use api::convert::in_use;
 use api::links::reason;
 use api::{AddressState, BlockState, condition};
-use ipam::range::{Family, bits};
+use ipam::range::{Family, whole};
 use kube::Client;
-use serde::Serialize;
 use serde_json::json;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// A contradiction or a fault.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Problem {
-    /// The severity.
-    pub level: Severity,
-    /// The kind: `duplicate`, `overlap`, `foreign-block`, `unclaimed`, `outside`, `leak`, `orphan`, `homeless`,
-    /// `deserted`, `pool`, `links`.
-    pub kind: &'static str,
-    /// The subject: an address, a block or a pool.
-    pub subject: String,
-    /// The description.
-    pub text: String,
-    /// What to do.
-    pub remedy: String,
-}
-
-impl Problem {
-    /// The key that identifies the same problem in both reads.
-    fn key(&self) -> (&str, &str) {
-        (self.kind, &self.subject)
-    }
+/// The key that identifies the same problem in both reads.
+fn key(problem: &Finding) -> (&str, &str) {
+    (problem.kind, &problem.subject)
 }
 
 /// Reads the cluster twice, `pause` apart, and reports the problems that both reads show.
@@ -54,13 +35,13 @@ pub async fn run(client: &Client, pause: Duration) -> Result<Output, CommandErro
     if !found.is_empty() {
         tokio::time::sleep(pause).await;
         let second = problems(&Snapshot::read(client).await?);
-        let again: HashSet<(&str, &str)> = second.iter().map(Problem::key).collect();
-        found.retain(|one| again.contains(&one.key()));
+        let again: HashSet<(&str, &str)> = second.iter().map(key).collect();
+        found.retain(|one| again.contains(&key(one)));
     }
     Ok(answer(&first, &found))
 }
 
-fn answer(snapshot: &Snapshot, found: &[Problem]) -> Output {
+fn answer(snapshot: &Snapshot, found: &[Finding]) -> Output {
     let uses_networks =
         |pod: &&PodFacts| pod.is_running && (pod.networks.is_some() || !pod.interfaces.is_empty());
     let pods = snapshot.pods.iter().filter(uses_networks).count();
@@ -83,8 +64,7 @@ fn answer(snapshot: &Snapshot, found: &[Problem]) -> Output {
         ),
     };
     for problem in found {
-        let subject = format!("{} {}: {}", problem.kind, problem.subject, problem.text);
-        text.push_str(&problem.level.describe(&subject, &problem.remedy));
+        text.push_str(&problem.describe());
     }
     Output {
         text,
@@ -96,12 +76,12 @@ fn answer(snapshot: &Snapshot, found: &[Problem]) -> Output {
             },
             "problems": found,
         }),
-        outcome: if wrong == 0 { Outcome::Fine } else { Outcome::Found },
+        outcome: Outcome::of(wrong > 0),
     }
 }
 
 /// All problems, the worst first.
-pub fn problems(snapshot: &Snapshot) -> Vec<Problem> {
+pub fn problems(snapshot: &Snapshot) -> Vec<Finding> {
     let all = allocations(snapshot, &[], None);
     let mut found = duplicates(snapshot, &all);
     found.extend(
@@ -123,19 +103,18 @@ pub fn problems(snapshot: &Snapshot) -> Vec<Problem> {
     found
 }
 
+/// `kind` is `duplicate`, `overlap`, `foreign-block`, `unclaimed`, `outside`, `excluded`, `leak`, `orphan`, `held`,
+/// `homeless`, `deserted`, `pool` or `links`.
 fn problem(
     level: Severity,
     kind: &'static str,
     subject: impl Into<String>,
     text: String,
     remedy: impl Into<String>,
-) -> Problem {
-    Problem {
-        level,
+) -> Finding {
+    Finding {
         kind,
-        subject: subject.into(),
-        text,
-        remedy: remedy.into(),
+        ..Finding::new(level, subject, text, remedy)
     }
 }
 
@@ -144,21 +123,16 @@ fn describe(allocation: &Allocation) -> String {
         .pod
         .as_ref()
         .map_or_else(|| "an unknown pod".to_owned(), |pod| format!("pod {pod}"));
-    let reported_by: Vec<&str> = allocation
-        .reported_by
-        .iter()
-        .map(|witness| witness.as_str())
-        .collect();
     format!(
         "{pod} ({}) on node {}, reported by {}",
         allocation.interface.as_deref().unwrap_or("an interface"),
         allocation.node.as_deref().unwrap_or("none"),
-        reported_by.join(" and ")
+        allocation.reporters().join(" and ")
     )
 }
 
 /// Addresses with two allocations in one address space.
-fn duplicates(snapshot: &Snapshot, all: &[Allocation]) -> Vec<Problem> {
+fn duplicates(snapshot: &Snapshot, all: &[Allocation]) -> Vec<Finding> {
     let mut by: BTreeMap<(String, IpAddr), Vec<&Allocation>> = BTreeMap::new();
     for allocation in all {
         let pool = allocation.pool.as_deref().and_then(|name| snapshot.pool(name));
@@ -189,7 +163,7 @@ fn duplicates(snapshot: &Snapshot, all: &[Allocation]) -> Vec<Problem> {
 }
 
 /// An address of a pod that its node has no right to allocate, according to the objects of the cluster.
-fn misplaced(snapshot: &Snapshot, allocation: &Allocation) -> Option<Problem> {
+fn misplaced(snapshot: &Snapshot, allocation: &Allocation) -> Option<Finding> {
     let ip = allocation.address;
     // An address object itself names the allocation.
     if allocation.reported_by != [Evidence::NetworkStatus] {
@@ -212,7 +186,7 @@ fn misplaced(snapshot: &Snapshot, allocation: &Allocation) -> Option<Problem> {
     misplaced_in(snapshot, pool, allocation)
 }
 
-fn misplaced_in(snapshot: &Snapshot, pool: &Pool, allocation: &Allocation) -> Option<Problem> {
+fn misplaced_in(snapshot: &Snapshot, pool: &Pool, allocation: &Allocation) -> Option<Finding> {
     let ip = allocation.address;
     let block = snapshot
         .blocks_with(ip)
@@ -262,16 +236,16 @@ fn misplaced_in(snapshot: &Snapshot, pool: &Pool, allocation: &Allocation) -> Op
     }
 }
 
-fn overlaps(snapshot: &Snapshot) -> Vec<Problem> {
+fn overlaps(snapshot: &Snapshot) -> Vec<Finding> {
     let mut found = Vec::new();
     let blocks = snapshot.blocks();
     for (i, one) in blocks.iter().enumerate() {
         // The blocks are sorted by address.
         let family = Family::of(one.cidr.ip());
-        let reach = bits(one.cidr.broadcast());
+        let reach = whole(one.cidr).last;
         let near = blocks[i + 1..]
             .iter()
-            .take_while(|other| Family::of(other.cidr.ip()) == family && bits(other.cidr.network()) <= reach);
+            .take_while(|other| Family::of(other.cidr.ip()) == family && whole(other.cidr).first <= reach);
         for other in near.filter(|other| other.space() == one.space()) {
             found.push(problem(
                 Severity::Fail,
@@ -286,7 +260,7 @@ fn overlaps(snapshot: &Snapshot) -> Vec<Problem> {
 }
 
 /// Blocks whose node or pool is gone.
-fn ownerless(snapshot: &Snapshot, block: &Block) -> Option<Problem> {
+fn ownerless(snapshot: &Snapshot, block: &Block) -> Option<Finding> {
     let spec = &block.object.spec;
     let name = block.name();
     if snapshot.pool(&spec.pool).is_none() {
@@ -347,7 +321,7 @@ fn ownerless(snapshot: &Snapshot, block: &Block) -> Option<Problem> {
 }
 
 /// Address objects whose pod is gone.
-fn leaks(snapshot: &Snapshot) -> Vec<Problem> {
+fn leaks(snapshot: &Snapshot) -> Vec<Finding> {
     let bound = snapshot
         .addresses
         .iter()
@@ -355,7 +329,7 @@ fn leaks(snapshot: &Snapshot) -> Vec<Problem> {
     let pods: HashMap<&str, &PodFacts> = snapshot.pods.iter().map(|pod| (pod.name.as_str(), pod)).collect();
     let leaked = bound.filter_map(|(ip, object)| {
         let pod = object.spec.pod.as_ref()?;
-        let name = format!("{}/{}", pod.namespace, pod.name);
+        let name = bound_pod(object)?;
         let why = match (pods.get(name.as_str()), &pod.uid) {
             (None, _) => "does not exist".to_owned(),
             (Some(found), Some(uid)) if found.uid != *uid => "is now another pod with the same name".to_owned(),
@@ -375,7 +349,7 @@ fn leaks(snapshot: &Snapshot) -> Vec<Problem> {
 
 /// Blocks of nodes on which no agent runs any more, for instance after the `nodeSelector` of the `DaemonSet` was
 /// narrowed. The plugin of such a node still allocates from these blocks, so only the node's agent can return them.
-fn without_agent(snapshot: &Snapshot) -> Vec<Problem> {
+fn without_agent(snapshot: &Snapshot) -> Vec<Finding> {
     let mut by_node: BTreeMap<&str, Vec<&Block>> = BTreeMap::new();
     for block in snapshot.blocks() {
         let spec = &block.object.spec;
@@ -403,7 +377,7 @@ fn without_agent(snapshot: &Snapshot) -> Vec<Problem> {
     by_node.into_iter().map(report).collect()
 }
 
-fn pools(snapshot: &Snapshot) -> Vec<Problem> {
+fn pools(snapshot: &Snapshot) -> Vec<Finding> {
     let mut found = Vec::new();
     for pool in &snapshot.pools {
         let conditions = pool.object.status.iter().flat_map(|status| &status.conditions);
@@ -441,7 +415,7 @@ fn pools(snapshot: &Snapshot) -> Vec<Problem> {
 }
 
 /// Nodes whose pods have lost a link or will lose it with the next failure, and nodes whose condition no agent updates.
-fn links(snapshot: &Snapshot) -> impl Iterator<Item = Problem> {
+fn links(snapshot: &Snapshot) -> impl Iterator<Item = Finding> {
     snapshot.links.iter().filter_map(|(node, condition)| {
         if !snapshot.has_agent(node) {
             return Some(problem(

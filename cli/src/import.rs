@@ -107,11 +107,7 @@ fn answer(data: &SourceData, steps: &[Step], options: &Import) -> Output {
             "version": 1, "source": options.source.name(), "dryRun": options.dry_run, "pools": steps.iter().map(json_step).collect::<Vec<_>>(),
             "refused": data.refused.iter().map(ToString::to_string).collect::<Vec<_>>(),
         }),
-        outcome: if is_unfinished {
-            Outcome::Found
-        } else {
-            Outcome::Fine
-        },
+        outcome: Outcome::of(is_unfinished),
     }
 }
 

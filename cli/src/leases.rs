@@ -6,7 +6,7 @@ use crate::output::CommandError;
 use ipam::clock::KernelClock;
 use ipam::config::Place;
 use ipam::pool::{POOLS, PoolName};
-use ipam::store::{LOCK_WAIT, Lease, Node, NodeDisk, Store};
+use ipam::store::{LOCK_WAIT, Lease, Leases, Node, NodeDisk, Store};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
@@ -24,10 +24,6 @@ pub struct NodeLease {
 ///
 /// # Errors
 /// A folder cannot be listed, or the kernel does not return the boot ID.
-#[expect(
-    clippy::redundant_closure_for_method_calls,
-    reason = "the method alone has one lifetime too few"
-)]
 pub fn all(data_dir: &Path) -> Result<(Vec<NodeLease>, Vec<String>), CommandError> {
     let (mut all, mut damaged) = (Vec::new(), Vec::new());
     for place in stores(data_dir)? {
@@ -35,7 +31,7 @@ pub fn all(data_dir: &Path) -> Result<(Vec<NodeLease>, Vec<String>), CommandErro
             .is_pool
             .then(|| PoolName::try_from(place.name.clone()).ok())
             .flatten();
-        let leases = with_store(&place, |store| store.leases())?;
+        let leases = leases_of(&place)?;
         damaged.extend(leases.damaged.into_iter().map(|(_, error)| error.msg));
         all.extend(leases.held.into_iter().map(|one| NodeLease {
             pool: pool.clone(),
@@ -43,6 +39,18 @@ pub fn all(data_dir: &Path) -> Result<(Vec<NodeLease>, Vec<String>), CommandErro
         }));
     }
     Ok((all, damaged))
+}
+
+/// All leases of the store at `place`.
+///
+/// # Errors
+/// As [`with_store`], and the directory cannot be listed.
+#[expect(
+    clippy::redundant_closure_for_method_calls,
+    reason = "the method alone has one lifetime too few"
+)]
+pub fn leases_of(place: &Place) -> Result<Leases, CommandError> {
+    with_store(place, |store| store.leases())
 }
 
 /// Runs `work` on the store at `place`.

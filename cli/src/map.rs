@@ -14,7 +14,7 @@ use crate::interval::parse;
 use crate::output::{CommandError, Outcome, Output};
 use crate::pools;
 use ipam::interval::{Interval, IntervalSet};
-use ipam::range::{Family, bits, default_gateway};
+use ipam::range::{Family, bits, default_gateway, whole};
 use ipnetwork::IpNetwork;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -82,10 +82,7 @@ impl MappedRange {
 
     /// All addresses of the subnet.
     pub fn whole(&self) -> Interval {
-        Interval {
-            first: bits(self.subnet.network()),
-            last: bits(self.subnet.broadcast()),
-        }
+        whole(self.subnet)
     }
 }
 
@@ -150,7 +147,7 @@ pub fn draw(snapshot: &Snapshot, pool: &Pool) -> Result<Map, CommandError> {
             blocks: blocks(snapshot, name, subnet),
         };
         ranges.push(MappedRange {
-            segments: layers.segments(bits(subnet.network()), bits(subnet.broadcast())),
+            segments: layers.segments(whole(subnet)),
             held: held
                 .iter()
                 .filter(|ip| subnet.contains(**ip))
@@ -162,7 +159,7 @@ pub fn draw(snapshot: &Snapshot, pool: &Pool) -> Result<Map, CommandError> {
     let mut nodes: BTreeMap<String, (u128, i64)> = BTreeMap::new();
     for block in snapshot.blocks_of(name) {
         let entry = nodes.entry(block.object.spec.owner.node.clone()).or_default();
-        entry.0 += bits(block.cidr.broadcast()) - bits(block.cidr.network()) + 1;
+        entry.0 += whole(block.cidr).count();
         entry.1 += block.object.status.as_ref().map_or(0, |status| status.used);
     }
     Ok(Map {
@@ -174,7 +171,7 @@ pub fn draw(snapshot: &Snapshot, pool: &Pool) -> Result<Map, CommandError> {
 
 /// Addresses that are never allocated: the edges of the subnet, the gateway, and addresses outside the limits.
 fn never(range: &api::Range, subnet: IpNetwork) -> IntervalSet {
-    let (first, last) = (bits(subnet.network()), bits(subnet.broadcast()));
+    let Interval { first, last } = whole(subnet);
     let mut all = Vec::new();
     let limit = |text: &Option<String>| text.as_ref().and_then(|text| parse(text)).map(|(_, at)| at.first);
     if let Some(start) = limit(&range.start) {
@@ -208,10 +205,7 @@ fn blocks(snapshot: &Snapshot, pool: &str, subnet: IpNetwork) -> Vec<Segment> {
         .blocks_of(pool)
         .filter(|block| Family::of(block.cidr.ip()) == family);
     let segment = |block: &crate::cluster::snapshot::Block| Segment {
-        at: Interval {
-            first: bits(block.cidr.network()),
-            last: bits(block.cidr.broadcast()),
-        },
+        at: whole(block.cidr),
         part: Part::Block {
             node: block.object.spec.owner.node.clone(),
             state: format!("{:?}", block.object.spec.state),
@@ -231,21 +225,21 @@ struct Layers {
 }
 
 impl Layers {
-    fn segments(&self, first: u128, last: u128) -> Vec<Segment> {
+    fn segments(&self, all: Interval) -> Vec<Segment> {
         let sets = [&self.never, &self.excluded, &self.reserved];
         let of_sets = sets.iter().flat_map(|set| set.intervals());
         let edges = of_sets.chain(self.blocks.iter().map(|block| &block.at));
         let mut cuts: Vec<u128> = edges
             .flat_map(|at| [Some(at.first), at.last.checked_add(1)])
             .flatten()
-            .filter(|cut| (first..=last).contains(cut))
-            .chain([first])
+            .filter(|cut| all.contains(*cut))
+            .chain([all.first])
             .collect();
         cuts.sort_unstable();
         cuts.dedup();
         let mut segments: Vec<Segment> = Vec::new();
         for (i, cut) in cuts.iter().enumerate() {
-            let end = cuts.get(i + 1).map_or(last, |next| next - 1);
+            let end = cuts.get(i + 1).map_or(all.last, |next| next - 1);
             let part = self.part(*cut);
             match segments.last_mut() {
                 Some(before) if before.part == part => before.at.last = end,

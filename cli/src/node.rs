@@ -8,6 +8,7 @@
 pub mod advice;
 pub mod check;
 pub mod collect;
+mod recorded;
 pub mod show;
 
 use crate::args;
@@ -25,7 +26,7 @@ pub fn run(options: &args::Node) -> Result<Output, CommandError> {
     Ok(Output {
         text: show::text(&facts, &advice, &findings, options.gids),
         json: show::json(&facts, &advice, &findings),
-        outcome: if wrong { Outcome::Found } else { Outcome::Fine },
+        outcome: Outcome::of(wrong),
     })
 }
 

@@ -28,6 +28,13 @@ pub enum Outcome {
     Found,
 }
 
+impl Outcome {
+    /// [`Self::Found`] if `found`.
+    pub fn of(found: bool) -> Self {
+        if found { Self::Found } else { Self::Fine }
+    }
+}
+
 /// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -40,16 +47,50 @@ pub enum Severity {
     Info,
 }
 
-impl Severity {
-    /// The text of a finding with its remedy.
-    pub fn describe(self, finding: &str, remedy: &str) -> String {
-        let name = match self {
-            Self::Fail => "FAIL",
-            Self::Warn => "WARN",
-            Self::Info => "INFO",
+/// A contradiction or a fault, of the cluster or of a node.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Finding {
+    /// The severity.
+    pub level: Severity,
+    /// The kind of a finding about the cluster; empty for a finding about a node.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub kind: &'static str,
+    /// The subject: an address, a block, a pool, a port.
+    pub subject: String,
+    /// The description, and why it matters.
+    pub text: String,
+    /// What to do.
+    pub remedy: String,
+}
+
+impl Finding {
+    /// A finding about a node.
+    pub fn new(
+        level: Severity,
+        subject: impl Into<String>,
+        text: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Self {
+            level,
+            kind: "",
+            subject: subject.into(),
+            text: text.into(),
+            remedy: remedy.into(),
+        }
+    }
+
+    /// The text for people.
+    pub fn describe(&self) -> String {
+        let level = match self.level {
+            Severity::Fail => "FAIL",
+            Severity::Warn => "WARN",
+            Severity::Info => "INFO",
         };
-        let (finding, remedy) = (wrapped(finding, 6, WIDTH), wrapped(remedy, 9, WIDTH));
-        format!("{name}  {finding}\n      -> {remedy}\n")
+        // Wrapping drops the blank before a finding without a kind.
+        let sentence = format!("{} {}: {}", self.kind, self.subject, self.text);
+        let (sentence, remedy) = (wrapped(&sentence, 6, WIDTH), wrapped(&self.remedy, 9, WIDTH));
+        format!("{level}  {sentence}\n      -> {remedy}\n")
     }
 }
 

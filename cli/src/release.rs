@@ -13,8 +13,8 @@ use crate::allocations::describe_unallocated;
 use crate::args;
 use crate::cluster::explain;
 use crate::cluster::pods::PodFacts;
-use crate::cluster::snapshot::Snapshot;
-use crate::leases::{stores, with_store};
+use crate::cluster::snapshot::{Snapshot, bound_pod, kept_for};
+use crate::leases::{leases_of, stores, with_store};
 use crate::output::{CommandError, Outcome, Output};
 use api::{AddressState, IpAddress};
 use ipam::config::Place;
@@ -111,12 +111,7 @@ fn find_records(
         .into_iter()
         .filter(|place| place.is_pool && is_selected(&place.name))
     {
-        #[expect(
-            clippy::redundant_closure_for_method_calls,
-            reason = "the method alone has one lifetime too few"
-        )]
-        let leases = with_store(&place, |store| store.leases())?;
-        let with_ip = leases
+        let with_ip = leases_of(&place)?
             .held
             .into_iter()
             .filter(|held| held.lease.addresses().any(|address| address == ip));
@@ -163,11 +158,7 @@ fn evidence_of_object(
 ) -> Result<String, CommandError> {
     let spec = &object.spec;
     if spec.state == AddressState::Kept {
-        let pod = spec
-            .holder
-            .as_ref()
-            .map(|holder| format!("{}/{}", holder.namespace, holder.pod));
-        let pod = pod.unwrap_or_default();
+        let pod = kept_for(object).unwrap_or_default();
         return match running_pod(snapshot, &pod, None) {
             Some(_) => Err(CommandError(format!(
                 "{ip} is kept for pod {pod}, which exists; delete the pod first, or its StatefulSet"
@@ -175,18 +166,16 @@ fn evidence_of_object(
             None => Ok(format!("it was kept for pod {pod}, which does not exist")),
         };
     }
-    let pod = spec
-        .pod
-        .as_ref()
-        .map(|pod| (format!("{}/{}", pod.namespace, pod.name), pod.uid.as_deref()));
-    if let Some((name, uid)) = &pod
-        && running_pod(snapshot, name, *uid).is_some()
+    let pod = bound_pod(object);
+    let uid = spec.pod.as_ref().and_then(|pod| pod.uid.as_deref());
+    if let Some(name) = &pod
+        && running_pod(snapshot, name, uid).is_some()
     {
         return Err(CommandError(format!(
             "{ip} is bound to pod {name}, which is running; delete the pod, which releases the address"
         )));
     }
-    let name = pod.map_or_else(|| "unknown".to_owned(), |(name, _)| name);
+    let name = pod.unwrap_or_else(|| "unknown".to_owned());
     let node = &spec.node;
     if snapshot.nodes.get(&node.node) != Some(&node.node_uid) {
         return Ok(format!(

@@ -73,11 +73,7 @@ fn run_on(bench: &mut Bench, role: Role, options: &args::Selftest) -> Result<Out
     Ok(Output {
         text: report.text(),
         json: report.json(),
-        outcome: if report.failed() {
-            Outcome::Found
-        } else {
-            Outcome::Fine
-        },
+        outcome: Outcome::of(report.failed()),
     })
 }
 

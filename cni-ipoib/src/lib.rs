@@ -12,7 +12,7 @@
 //! attach teardown               | the steps of ADD with their undo; the removal of an attachment
 //! detach device                 | finds and deletes links; facts, plan and state of a whole link
 //! plan                          | pure
-//! host recorded                 | what the plan must know about the node; a recorded node
+//! host                          | what the plan must know about the node
 //! select                        | chooses the parent
 //! rdma                          | finds, grants, moves and returns RDMA devices
 //! node                          | the paths of the node, its journal, its kernel
@@ -47,7 +47,6 @@ mod node;
 pub mod plan;
 pub mod policy;
 pub mod rdma;
-pub mod recorded;
 mod routes;
 pub mod select;
 mod status;

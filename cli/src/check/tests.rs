@@ -82,7 +82,7 @@ fn an_address_object_of_a_gone_or_replaced_pod_is_a_leak() {
         ..pod("q", "a", "10.1.0.20")
     }];
     let found = problems(&cluster);
-    let leaks: Vec<&Problem> = found.iter().filter(|one| one.kind == "leak").collect();
+    let leaks: Vec<&Finding> = found.iter().filter(|one| one.kind == "leak").collect();
     assert_eq!(leaks.len(), 2, "{found:?}");
     assert!(
         leaks[0].text.contains("does not exist") && leaks[1].text.contains("another pod with the same name")
@@ -114,7 +114,7 @@ fn blocks_without_a_node_or_a_pool_are_reported() {
 #[test]
 fn overlapping_blocks_are_reported_once() {
     let cluster = with(&[block("rail0", "10.1.0.0/26", "b")], &[]);
-    let found: Vec<Problem> = problems(&cluster)
+    let found: Vec<Finding> = problems(&cluster)
         .into_iter()
         .filter(|one| one.kind == "overlap")
         .collect();

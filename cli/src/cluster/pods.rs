@@ -67,7 +67,7 @@ impl PodFacts {
             .and_then(|text| serde_json::from_str(text).ok())
             .unwrap_or_default();
         Self {
-            name: format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any()),
+            name: super::snapshot::full_name(pod),
             uid: pod.uid().unwrap_or_default(),
             node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
             is_running: !matches!(phase, Some("Succeeded" | "Failed")),

@@ -10,7 +10,7 @@ use crate::output::CommandError;
 use api::accepted_pool::AcceptedPool;
 use api::links::kind::LINKS_READY;
 use api::requests::{NodeCondition, conditions};
-use api::{IpAddress, IpBlock, IpPool};
+use api::{IpAddress, IpBlock, IpPool, Range};
 use ipnetwork::IpNetwork;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};
@@ -69,12 +69,10 @@ impl Pool {
             || AcceptedPool::new(&object, &object.spec, 0).map_err(|e| e.msg),
             Ok,
         );
-        let ranges = object.spec.ranges.iter();
-        let subnets = ranges.filter_map(|range| range.subnet.parse().ok()).collect();
         Self {
+            subnets: subnets(&object.spec.ranges),
             object,
             accepted,
-            subnets,
         }
     }
 
@@ -111,6 +109,34 @@ impl Block {
     }
 }
 
+/// `namespace/name` of the pod that an address is bound to.
+pub fn bound_pod(address: &IpAddress) -> Option<String> {
+    let pod = address.spec.pod.as_ref()?;
+    Some(format!("{}/{}", pod.namespace, pod.name))
+}
+
+/// `namespace/name` of the pod that an address is kept for.
+pub fn kept_for(address: &IpAddress) -> Option<String> {
+    let holder = address.spec.holder.as_ref()?;
+    Some(format!("{}/{}", holder.namespace, holder.pod))
+}
+
+/// `namespace/name` of an object.
+pub fn full_name(object: &impl ResourceExt) -> String {
+    format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any())
+}
+
+/// The configuration of a definition, as text.
+pub fn config_of(definition: &DynamicObject) -> Option<&str> {
+    definition.data.pointer("/spec/config")?.as_str()
+}
+
+/// The subnets of `ranges`, without those that cannot be parsed. A stored range always can.
+pub fn subnets(ranges: &[Range]) -> Vec<IpNetwork> {
+    let parsed = ranges.iter().filter_map(|range| range.subnet.parse().ok());
+    parsed.collect()
+}
+
 /// The API resource of Multus' network attachment definitions.
 pub fn definition() -> ApiResource {
     let kind = GroupVersionKind::gvk("k8s.cni.cncf.io", "v1", "NetworkAttachmentDefinition");
@@ -125,8 +151,7 @@ pub fn definitions(client: &Client) -> Api<DynamicObject> {
 /// The `ipam` section of a definition's configuration, which is one plugin or a list. In a list, it is that of the first
 /// plugin that has one.
 pub fn ipam_of(definition: &DynamicObject) -> Option<serde_json::Value> {
-    let config = definition.data.pointer("/spec/config")?.as_str()?;
-    let config: serde_json::Value = serde_json::from_str(config).ok()?;
+    let config: serde_json::Value = serde_json::from_str(config_of(definition)?).ok()?;
     let own = config.get("ipam").filter(|ipam| ipam.is_object()).cloned();
     own.or_else(|| {
         let plugins = config.get("plugins")?.as_array()?.iter();
@@ -217,12 +242,7 @@ impl Snapshot {
                 .map(|ipam| pools_of(&ipam))
                 .unwrap_or_default();
             if !pools.is_empty() {
-                let name = format!(
-                    "{}/{}",
-                    definition.namespace().unwrap_or_default(),
-                    definition.name_any()
-                );
-                self.networks.insert(name, pools);
+                self.networks.insert(full_name(&definition), pools);
             }
         }
         let pods: Vec<Pod> = list(&Api::all(client.clone()), "Pods", wanted).await?;

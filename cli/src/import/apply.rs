@@ -6,7 +6,7 @@ use super::annotation::BEFORE;
 use super::plan::{Action, Step, annotation};
 use super::source::Network;
 use crate::cluster::explain;
-use crate::cluster::snapshot::definition;
+use crate::cluster::snapshot::{config_of, definition};
 use crate::output::CommandError;
 use api::IpPool;
 use kube::api::PostParams;
@@ -80,12 +80,7 @@ async fn switch(client: &Client, network: &Network, pool: &str, source: &str) ->
         ))
     };
     let mut object = network.object.clone();
-    let text = object
-        .data
-        .pointer("/spec/config")
-        .and_then(Value::as_str)
-        .ok_or_else(unreadable)?
-        .to_owned();
+    let text = config_of(&object).ok_or_else(unreadable)?.to_owned();
     let config = switched(&text, pool, source).ok_or_else(unreadable)?;
     object.data["spec"]["config"] = json!(config);
     object.annotations_mut().insert(BEFORE.to_owned(), text);

@@ -3,8 +3,9 @@
 //! `DIR/<network>/<address>`, which contain the container's ID. Its addresses are unique only on one node. If two nodes
 //! have allocated the same address, both pods keep it.
 
-use super::source::{Group, Network, SourceAllocation, SourceData, group_networks, networks};
+use super::source::{Group, Network, SourceAllocation, SourceData, group_networks, items, networks, text};
 use crate::args::Source;
+use crate::cluster::snapshot::config_of;
 use crate::output::CommandError;
 use api::Range;
 use ipnetwork::IpNetwork;
@@ -88,12 +89,7 @@ fn read_folder(folder: &Path) -> Result<BTreeMap<String, Vec<SourceAllocation>>,
 
 /// The group of one network. Its ranges belong to this network alone, under the name in the configuration.
 fn group(network: &Network) -> Result<Group, String> {
-    let config = network
-        .object
-        .data
-        .pointer("/spec/config")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
+    let config = config_of(&network.object).unwrap_or_default();
     let config: Value =
         serde_json::from_str(config).map_err(|e| format!("its configuration is not JSON: {e}"))?;
     let name = config["name"]
@@ -101,12 +97,7 @@ fn group(network: &Network) -> Result<Group, String> {
         .unwrap_or_else(|| network.plain_name())
         .to_owned();
     let ipam = &network.ipam;
-    let mut sets: Vec<Vec<&Value>> = ipam["ranges"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|set| set.as_array().into_iter().flatten().collect())
-        .collect();
+    let mut sets: Vec<Vec<&Value>> = items(&ipam["ranges"]).map(|set| items(set).collect()).collect();
     if ipam["subnet"].is_string() {
         sets.push(vec![ipam]);
     }
@@ -133,29 +124,21 @@ fn group(network: &Network) -> Result<Group, String> {
         keys: vec![name],
         ranges,
         routes: super::whereabouts::routes(&ipam["routes"]),
-        space: None,
-        nodes: None,
-        block_size: None,
         networks: vec![network.clone()],
+        ..Group::default()
     })
 }
 
 fn range(entry: &Value) -> Result<Range, String> {
-    let text = |key: &str| {
-        entry[key]
-            .as_str()
-            .filter(|text| !text.is_empty())
-            .map(str::to_owned)
-    };
-    let subnet: IpNetwork = text("subnet")
+    let subnet: IpNetwork = text(entry, "subnet")
         .and_then(|text| text.parse().ok())
         .ok_or_else(|| format!("subnet {} is not a network", entry["subnet"]))?;
     Ok(Range {
         subnet: format!("{}/{}", subnet.network(), subnet.prefix()),
-        start: text("rangeStart"),
-        end: text("rangeEnd"),
+        start: text(entry, "rangeStart"),
+        end: text(entry, "rangeEnd"),
         // Without a gateway, host-local uses the first address, and so do we.
-        gateway: text("gateway"),
+        gateway: text(entry, "gateway"),
         exclude: Vec::new(),
     })
 }

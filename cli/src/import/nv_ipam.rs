@@ -3,7 +3,7 @@
 //! files in which each node stores its allocations (`/var/lib/cni/nv-ipam/store`). Without these files, the status of the
 //! pods shows their addresses.
 
-use super::source::{Group, Network, SourceAllocation, SourceData, group_networks, networks};
+use super::source::{Group, Network, SourceAllocation, SourceData, group_networks, items, networks, text};
 use crate::args::Source;
 use crate::cluster::list_if_known;
 use crate::output::CommandError;
@@ -111,12 +111,8 @@ fn group(network: &Network, pools: &[DynamicObject]) -> Result<Group, String> {
     keys.sort();
     let mut group = Group {
         keys: keys.clone(),
-        ranges: Vec::new(),
-        routes: Vec::new(),
-        space: None,
-        nodes: None,
-        block_size: None,
         networks: vec![network.clone()],
+        ..Group::default()
     };
     for key in &keys {
         let mut found = pools.iter().filter(|pool| pool.name_any() == *key);
@@ -135,12 +131,10 @@ fn group(network: &Network, pools: &[DynamicObject]) -> Result<Group, String> {
 
 fn add(group: &mut Group, pool: &DynamicObject) -> Result<(), String> {
     let spec = &pool.data["spec"];
-    let text = |key: &str| spec[key].as_str().filter(|text| !text.is_empty());
-    let subnet: IpNetwork = text("subnet")
+    let subnet: IpNetwork = text(spec, "subnet")
         .and_then(|text| text.parse().ok())
         .ok_or_else(|| format!("spec.subnet {} is not a network", spec["subnet"]))?;
-    let exclusions = spec["exclusions"].as_array().into_iter().flatten();
-    let exclude: Vec<String> = exclusions
+    let exclude: Vec<String> = items(&spec["exclusions"])
         .map(|one| {
             let (first, last) = (
                 one["startIP"].as_str().unwrap_or_default(),
@@ -156,25 +150,18 @@ fn add(group: &mut Group, pool: &DynamicObject) -> Result<(), String> {
                 .ok_or_else(|| format!("exclusion {entry} is not an address range"))
         })
         .collect::<Result<_, String>>()?;
-    if spec["perNodeExclusions"]
-        .as_array()
-        .is_some_and(|all| !all.is_empty())
-    {
+    if items(&spec["perNodeExclusions"]).next().is_some() {
         return Err("spec.perNodeExclusions are relative to the blocks of nv-ipam; rdmanet has other blocks; remove them, or create the pool by hand".to_owned());
     }
+    let gateway = text(spec, "gateway");
     group.ranges.push(Range {
         subnet: format!("{}/{}", subnet.network(), subnet.prefix()),
         start: None,
         end: None,
-        gateway: Some(text("gateway").unwrap_or("none").to_owned()),
+        gateway: gateway.clone().or_else(|| Some("none".to_owned())),
         exclude,
     });
-    let gateway = text("gateway").map(str::to_owned);
-    let routes = spec["routes"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(|route| route["dst"].as_str());
+    let routes = items(&spec["routes"]).filter_map(|route| route["dst"].as_str());
     group.routes.extend(routes.map(|dst| Route {
         dst: dst.to_owned(),
         gw: gateway.clone(),

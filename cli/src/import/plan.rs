@@ -4,10 +4,10 @@
 use super::annotation::{ImportRecord, KEY, closed, is_closed};
 use super::in_use::{Allocations, NETWORK_STATUS, classify};
 use super::source::{Group, Network, Refusal, SourceAllocation, SourceData};
-use crate::cluster::snapshot::{Snapshot, pools_of};
+use crate::cluster::snapshot::{Snapshot, pools_of, subnets};
 use crate::interval::{format_interval, merged};
 use api::accepted_pool::AcceptedPool;
-use api::{Allocation as Mode, BlockSize, IpPool, IpPoolSpec, Range, Sticky};
+use api::{Allocation as Mode, BlockSize, IpPool, IpPoolSpec, Sticky};
 use ipam::interval::IntervalSet;
 use ipam::range::{Family, single};
 use ipnetwork::IpNetwork;
@@ -241,7 +241,7 @@ fn create(input: &PlanInput<'_>, group: &Group) -> Result<Step, String> {
     let Allocations { in_use, ended } = classify(
         &known_allocations(data, &record),
         &snapshot.pods,
-        &subnets(&spec),
+        &subnets(&spec.ranges),
         None,
     );
     let step = Step {
@@ -282,7 +282,7 @@ fn update(
     let Allocations { in_use, ended } = classify(
         &known_allocations(data, record),
         &snapshot.pods,
-        &subnets(&spec),
+        &subnets(&spec.ranges),
         (!was_closed).then_some(&known),
     );
     let mut wait = None;
@@ -395,13 +395,6 @@ fn known_allocations(data: &SourceData, record: &ImportRecord) -> Vec<SourceAllo
         }
     }
     all
-}
-
-fn subnets(spec: &IpPoolSpec) -> Vec<IpNetwork> {
-    spec.ranges
-        .iter()
-        .filter_map(|range: &Range| range.subnet.parse().ok())
-        .collect()
 }
 
 /// The name of the network if it is the only one, otherwise a name made from the names of its ranges.

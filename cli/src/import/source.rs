@@ -2,7 +2,7 @@
 //! The networks, ranges and allocations of a source, in types that all sources share.
 
 use crate::cluster::list_if_known;
-use crate::cluster::snapshot::{definitions, ipam_of};
+use crate::cluster::snapshot::{config_of, definitions, full_name, ipam_of};
 use crate::output::CommandError;
 use api::{Range, Route};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -31,7 +31,7 @@ pub struct SourceData {
 }
 
 /// Networks that allocate from the same ranges.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Group {
     /// The names that the source has for the ranges, in order.
     pub keys: Vec<String>,
@@ -110,11 +110,7 @@ impl Network {
             .map(|time| time.0)
             .max();
         Some(Self {
-            name: format!(
-                "{}/{}",
-                definition.namespace().unwrap_or_default(),
-                definition.name_any()
-            ),
+            name: full_name(&definition),
             ipam,
             changed: changed.or_else(|| definition.creation_timestamp().map(|time| time.0)),
             object: definition,
@@ -144,19 +140,25 @@ pub async fn networks(client: &Client, source: &str) -> Result<(Vec<Network>, Ve
 }
 
 fn unreadable(definition: &DynamicObject, source: &str) -> Option<Refusal> {
-    let text = definition.data.pointer("/spec/config").and_then(Value::as_str)?;
+    let text = config_of(definition)?;
     let error = serde_json::from_str::<Value>(text).err()?;
     text.contains(source).then(|| {
-        let name = format!(
-            "{}/{}",
-            definition.namespace().unwrap_or_default(),
-            definition.name_any()
-        );
         Refusal::new(
-            format!("network {name}"),
+            format!("network {}", full_name(definition)),
             format!("its configuration is not JSON: {error}"),
         )
     })
+}
+
+/// The text of a member of an object of a source; `None` if it is absent, empty, or of another type.
+pub(super) fn text(object: &Value, key: &str) -> Option<String> {
+    let text = object[key].as_str().filter(|text| !text.is_empty());
+    text.map(str::to_owned)
+}
+
+/// The items of a list of a source; none if `value` is not a list.
+pub(super) fn items(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
 }
 
 /// Reads each network of a source with `group`. Returns the groups and the networks that cannot be imported.

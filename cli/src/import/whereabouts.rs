@@ -3,9 +3,12 @@
 //! address of `range`, and `OverlappingRangeIPReservation`s (whereabouts v0.9.4, `pkg/storage/kubernetes/ipam.go`,
 //! `pkg/config/config.go`).
 
-use super::source::{Group, Network, Refusal, SourceAllocation, SourceData, group_networks, networks};
+use super::source::{
+    Group, Network, Refusal, SourceAllocation, SourceData, group_networks, items, networks, text,
+};
 use crate::args::Source;
 use crate::cluster::list_if_known;
+use crate::cluster::snapshot::{full_name, subnets};
 use crate::output::CommandError;
 use api::{Range, Route};
 use ipam::range::{Family, bits};
@@ -52,14 +55,7 @@ pub fn interpret(networks: Vec<Network>, pools: &[DynamicObject], reserved: &[Dy
         match allocations_of(pool) {
             Ok(found) => allocations.entry(pool.name_any()).or_default().extend(found),
             Err(why) => {
-                damaged.insert(
-                    pool.name_any(),
-                    format!(
-                        "IPPool {}/{}: {why}",
-                        pool.namespace().unwrap_or_default(),
-                        pool.name_any()
-                    ),
-                );
+                damaged.insert(pool.name_any(), format!("IPPool {}: {why}", full_name(pool)));
             }
         }
     }
@@ -75,11 +71,7 @@ pub fn interpret(networks: Vec<Network>, pools: &[DynamicObject], reserved: &[Dy
         sentence.is_none()
     });
     for group in &groups {
-        let subnets: Vec<IpNetwork> = group
-            .ranges
-            .iter()
-            .filter_map(|range| range.subnet.parse().ok())
-            .collect();
+        let subnets = subnets(&group.ranges);
         let of_group = reserved
             .iter()
             .filter_map(reservation)
@@ -113,11 +105,7 @@ fn allocations_of(pool: &DynamicObject) -> Result<Vec<SourceAllocation>, String>
     let entries = entries
         .as_object()
         .ok_or("spec.allocations is not a map; correct it, and run this again")?;
-    let reported_by = format!(
-        "IPPool {}/{}",
-        pool.namespace().unwrap_or_default(),
-        pool.name_any()
-    );
+    let reported_by = format!("IPPool {}", full_name(pool));
     let one = |(offset, entry): (&String, &Value)| {
         // The offset counts from the address as it is written, host bits included.
         let number = offset
@@ -163,10 +151,7 @@ fn reservation(object: &DynamicObject) -> Option<SourceAllocation> {
             .pointer("/spec/podref")
             .and_then(Value::as_str)
             .map(str::to_owned),
-        reported_by: format!(
-            "OverlappingRangeIPReservation {}/{name}",
-            object.namespace().unwrap_or_default()
-        ),
+        reported_by: format!("OverlappingRangeIPReservation {}", full_name(object)),
     })
 }
 
@@ -176,17 +161,14 @@ fn group(network: &Network) -> Result<Group, String> {
     if !ipam["node_slice_size"].is_null() {
         return Err("it gives each node a slice (node_slice_size); create an IPPool with its range by hand once no pod uses it".to_owned());
     }
-    if ipam["addresses"].as_array().is_some_and(|all| !all.is_empty()) {
+    if items(&ipam["addresses"]).next().is_some() {
         return Err(
             "it adds fixed addresses (ipam.addresses), which no allocation records; remove them first"
                 .to_owned(),
         );
     }
-    let space = ipam["network_name"]
-        .as_str()
-        .filter(|name| !name.is_empty())
-        .map(str::to_owned);
-    let mut entries: Vec<&Value> = ipam["ipRanges"].as_array().into_iter().flatten().collect();
+    let space = text(ipam, "network_name");
+    let mut entries: Vec<&Value> = items(&ipam["ipRanges"]).collect();
     if ipam["range"].is_string() {
         entries.push(ipam);
     }
@@ -209,31 +191,24 @@ fn group(network: &Network) -> Result<Group, String> {
         ranges,
         routes: routes(&ipam["routes"]),
         space,
-        nodes: None,
-        block_size: None,
         networks: vec![network.clone()],
+        ..Group::default()
     })
 }
 
 /// The name of the pool of a range, and the range.
 fn range(entry: &Value, gateway: Option<&str>, space: Option<&str>) -> Result<(String, Range), String> {
-    let text = entry["range"].as_str().unwrap_or_default();
+    let written = entry["range"].as_str().unwrap_or_default();
     let unreadable =
-        || format!("range {text:?} is not a range; write it like 10.0.0.0/16 or 10.0.0.5-10.0.0.9/16");
-    let (first, rest) = match text.split_once('-') {
+        || format!("range {written:?} is not a range; write it like 10.0.0.0/16 or 10.0.0.5-10.0.0.9/16");
+    let (first, rest) = match written.split_once('-') {
         Some((first, rest)) => (Some(first.trim()), rest.trim()),
-        None => (None, text),
+        None => (None, written),
     };
     let net: IpNetwork = rest.parse().map_err(|_| unreadable())?;
     let subnet = IpNetwork::new(net.network(), net.prefix()).map_err(|_| unreadable())?;
-    let named = |key: &str| {
-        entry[key]
-            .as_str()
-            .filter(|text| !text.is_empty())
-            .map(str::to_owned)
-    };
-    let start = named("range_start").or_else(|| first.map(str::to_owned));
-    let end = named("range_end").or_else(|| first.map(|_| net.ip().to_string()));
+    let start = text(entry, "range_start").or_else(|| first.map(str::to_owned));
+    let end = text(entry, "range_end").or_else(|| first.map(|_| net.ip().to_string()));
     for limit in [&start, &end].into_iter().flatten() {
         let ip: IpAddr = limit
             .parse()
@@ -242,10 +217,7 @@ fn range(entry: &Value, gateway: Option<&str>, space: Option<&str>) -> Result<(S
             return Err(format!("{limit} lies outside {subnet}"));
         }
     }
-    let exclude: Vec<String> = entry["exclude"]
-        .as_array()
-        .into_iter()
-        .flatten()
+    let exclude: Vec<String> = items(&entry["exclude"])
         .filter_map(Value::as_str)
         .map(str::to_owned)
         .collect();
@@ -283,5 +255,5 @@ pub(super) fn routes(value: &Value) -> Vec<Route> {
             gw: route["gw"].as_str().map(str::to_owned),
         })
     };
-    value.as_array().into_iter().flatten().filter_map(one).collect()
+    items(value).filter_map(one).collect()
 }

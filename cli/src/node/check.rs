@@ -4,42 +4,14 @@
 use super::advice::{Advice, Suitability, suitability};
 use super::collect::{LiveFacts, NodeFacts, PortFacts};
 use super::show::gbits;
-use crate::output::Severity;
+use crate::output::{Finding, Severity};
 use common::rdma::{PortLayer, PortState};
-use serde::Serialize;
-
-/// A finding about the node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Finding {
-    /// The severity.
-    pub level: Severity,
-    /// The subject.
-    pub subject: String,
-    /// The description, and why it matters.
-    pub text: String,
-    /// What to do.
-    pub remedy: String,
-}
-
-fn finding(
-    level: Severity,
-    subject: impl Into<String>,
-    text: impl Into<String>,
-    remedy: impl Into<String>,
-) -> Finding {
-    Finding {
-        level,
-        subject: subject.into(),
-        text: text.into(),
-        remedy: remedy.into(),
-    }
-}
 
 /// All findings, the worst first.
 pub fn findings(facts: &NodeFacts, advice: &Advice) -> Vec<Finding> {
     let mut all = Vec::new();
     if facts.ports.is_empty() {
-        all.push(finding(
+        all.push(Finding::new(
             Severity::Info,
             "node",
             "has no RDMA device, so pods cannot use RDMA",
@@ -55,7 +27,7 @@ pub fn findings(facts: &NodeFacts, advice: &Advice) -> Vec<Finding> {
         }
         all.extend(bonds(facts));
         if advice.masters.is_empty() {
-            all.push(finding(
+            all.push(Finding::new(
                 Severity::Fail,
                 "node",
                 "pods can use no link with an RDMA device now",
@@ -86,7 +58,7 @@ fn modules(facts: &NodeFacts) -> Vec<Finding> {
     };
     let all = facts.missing_modules.iter().filter_map(|module| {
         let (level, text) = of(module)?;
-        Some(finding(
+        Some(Finding::new(
             level,
             *module,
             format!("this kernel module is not loaded: {text}"),
@@ -96,17 +68,17 @@ fn modules(facts: &NodeFacts) -> Vec<Finding> {
     all.collect()
 }
 
-fn state(port: &PortFacts) -> Vec<Finding> {
+fn state(port: &PortFacts) -> Option<Finding> {
     let (name, phys) = (port.name(), port.port.phys_state.as_str());
     let infiniband = port.port.layer == PortLayer::Infiniband;
     let one = match port.port.state {
-        PortState::Down if phys == "Polling" => finding(
+        PortState::Down if phys == "Polling" => Finding::new(
             Severity::Warn,
             name,
             "is down and polls for a link partner (Polling): there is no cable, or its other end does not respond",
             "check cable, transceiver and the port of the switch",
         ),
-        PortState::Down => finding(
+        PortState::Down => Finding::new(
             Severity::Warn,
             name,
             format!(
@@ -118,33 +90,33 @@ fn state(port: &PortFacts) -> Vec<Finding> {
                 port.device.name
             ),
         ),
-        PortState::Init => finding(
+        PortState::Init => Finding::new(
             Severity::Fail,
             name,
             "has a physical link, and no subnet manager has configured it (Initializing)",
             "start a subnet manager that reaches this port: opensm, or one in a switch or in UFM",
         ),
-        PortState::Armed => finding(
+        PortState::Armed => Finding::new(
             Severity::Warn,
             name,
             "is configured but not active yet (Armed)",
             "run this again in a few seconds; if the state stays, read the log of the subnet manager",
         ),
-        PortState::Active if infiniband && port.netdev.is_none() => finding(
+        PortState::Active if infiniband && port.netdev.is_none() => Finding::new(
             Severity::Fail,
             name,
             "is Active and has no IPoIB link, so pods cannot have a child of it",
             "modprobe ib_ipoib; if namespaces do not share RDMA devices, check whether a pod has the device",
         ),
-        PortState::Active if infiniband && port.port.sm_lid == 0 => finding(
+        PortState::Active if infiniband && port.port.sm_lid == 0 => Finding::new(
             Severity::Warn,
             name,
             "is Active, and its subnet manager is gone: connections stay, and new paths are not found",
             "start the subnet manager again",
         ),
-        _ => return Vec::new(),
+        _ => return None,
     };
-    vec![one]
+    Some(one)
 }
 
 /// A port that runs slower than others of its kind, or than its slot.
@@ -170,7 +142,7 @@ fn rate(facts: &NodeFacts, port: &PortFacts) -> Vec<Finding> {
         .max();
     let mut all = Vec::new();
     if let Some(best) = best.filter(|best| *best > own) {
-        all.push(finding(
+        all.push(Finding::new(
             Severity::Warn,
             port.name(),
             format!(
@@ -182,7 +154,7 @@ fn rate(facts: &NodeFacts, port: &PortFacts) -> Vec<Finding> {
         ));
     }
     if let Some(slot) = port.slot_mbps.filter(|slot| *slot < u64::from(own)) {
-        all.push(finding(
+        all.push(Finding::new(
             Severity::Warn,
             port.name(),
             format!("runs at {}, and its PCI Express slot has {} Gb/s", gbits(own), slot / 1000),
@@ -196,7 +168,7 @@ fn rate(facts: &NodeFacts, port: &PortFacts) -> Vec<Finding> {
 fn addressing(port: &PortFacts) -> Vec<Finding> {
     let mut all = Vec::new();
     if port.device.node_guid.0 == 0 {
-        all.push(finding(
+        all.push(Finding::new(
             Severity::Fail,
             port.name(),
             "its node GUID is 0: this virtual function has none, and a subnet manager does not configure it",
@@ -210,7 +182,7 @@ fn addressing(port: &PortFacts) -> Vec<Finding> {
         PortLayer::Infiniband
             if !port.pkeys.iter().any(|pkey| pkey.full_member()) && !port.pkeys.is_empty() =>
         {
-            all.push(finding(
+            all.push(Finding::new(
                 Severity::Warn,
                 port.name(),
                 "is a limited member of all its partitions; limited members cannot communicate with each other",
@@ -218,7 +190,7 @@ fn addressing(port: &PortFacts) -> Vec<Finding> {
             ));
         }
         PortLayer::Ethernet if !port.gids.is_empty() && !port.gids.iter().any(is_routable) => {
-            all.push(finding(
+            all.push(Finding::new(
                 Severity::Warn,
                 port.name(),
                 "has no GID of an IPv4 or global IPv6 address, so RoCE v2 works in its own segment only",
@@ -256,7 +228,7 @@ fn reserved(facts: &NodeFacts, port: &PortFacts) -> Option<Finding> {
         ),
         _ => format!("its link {} {why}", port.netdev.as_deref().unwrap_or_default()),
     };
-    Some(finding(
+    Some(Finding::new(
         Severity::Info,
         port.name(),
         what,
@@ -269,7 +241,7 @@ fn bonds(facts: &NodeFacts) -> Vec<Finding> {
     for bond in facts.bonds.iter().filter(|bond| bond.infiniband) {
         match bond.mode.as_deref() {
             Some("active-backup") | None => {}
-            Some(mode) => all.push(finding(
+            Some(mode) => all.push(Finding::new(
                 Severity::Fail,
                 &bond.name,
                 format!(
@@ -279,14 +251,14 @@ fn bonds(facts: &NodeFacts) -> Vec<Finding> {
             )),
         }
         if bond.miimon == Some(0) {
-            all.push(finding(
+            all.push(Finding::new(
                 Severity::Fail,
                 &bond.name,
                 "does not monitor the carrier of its ports (miimon 0), so it never fails over",
                 format!("ip link set {} type bond miimon 100", bond.name),
             ));
         }
-        all.push(finding(
+        all.push(Finding::new(
             Severity::Info,
             &bond.name,
             format!(
@@ -307,7 +279,7 @@ fn live(live: &LiveFacts) -> Vec<Finding> {
         } else {
             Severity::Warn
         };
-        all.push(finding(
+        all.push(Finding::new(
             level,
             file,
             "is missing on the host, so containers cannot have it",
@@ -315,7 +287,7 @@ fn live(live: &LiveFacts) -> Vec<Finding> {
         ));
     }
     if let Some((runtime, bytes)) = &live.memlock {
-        all.push(finding(
+        all.push(Finding::new(
             Severity::Info,
             runtime,
             format!("containers may lock {} KiB of memory; RDMA locks all registered memory, and fails with \"Couldn't allocate MR\" beyond that", bytes / 1024),
@@ -323,7 +295,7 @@ fn live(live: &LiveFacts) -> Vec<Finding> {
         ));
     }
     for plugin in &live.missing_plugins {
-        all.push(finding(
+        all.push(Finding::new(
             Severity::Info,
             *plugin,
             "is not in /opt/cni/bin",
@@ -331,7 +303,7 @@ fn live(live: &LiveFacts) -> Vec<Finding> {
         ));
     }
     if live.agent_is_missing {
-        all.push(finding(
+        all.push(Finding::new(
             Severity::Warn,
             "rdmanet-agent",
             format!("its socket {} does not exist: pods get addresses only from the blocks that this node already has", ipam::agent::SOCKET),
@@ -339,7 +311,7 @@ fn live(live: &LiveFacts) -> Vec<Finding> {
         ));
     }
     for damaged in &live.damaged {
-        all.push(finding(
+        all.push(Finding::new(
             Severity::Warn,
             "rdma-ipam",
             damaged,

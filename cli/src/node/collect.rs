@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Collects the facts about a node, once.
 
+use super::recorded::{Recorded, write_sysfs};
 use crate::args;
 use crate::leases;
 use crate::output::CommandError;
@@ -8,10 +9,9 @@ use cni_ipoib::host::Drivers;
 use cni_ipoib::journal;
 use cni_ipoib::mark;
 use cni_ipoib::plan::Way;
-use cni_ipoib::recorded::{Recorded, write_sysfs};
 use cni_ipoib::select::{Candidate, Loads, Needs, Preference, Preferences, Selector, View, survey};
 use common::ethtool;
-use common::netlink::{Link, LinkInfo, LinkLayer, Route, Socket};
+use common::netlink::{self, Address, Link, LinkInfo, LinkLayer, Route, RouteEntry, Socket};
 use common::rdma::{Device, Gid, Pkey, Port, Sysfs};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -177,6 +177,22 @@ pub fn collect(options: &args::Node) -> Result<NodeFacts, CommandError> {
     read(name.trim().to_owned(), &mut socket, &sysfs, &users, Some(live))
 }
 
+impl View for Recorded {
+    fn links(&mut self) -> Result<Vec<Link>, netlink::Error> {
+        Ok(self.links.clone())
+    }
+
+    fn routes(&mut self, index: u32) -> Result<Vec<RouteEntry>, netlink::Error> {
+        let through = self.routes.iter().filter(|route| route.index == index);
+        Ok(through.cloned().collect())
+    }
+
+    fn addresses(&mut self, index: u32) -> Result<Vec<Address>, netlink::Error> {
+        let of_link = self.addresses.iter().filter(|(of, _)| *of == index);
+        Ok(of_link.map(|(_, address)| address.clone()).collect())
+    }
+}
+
 fn recorded(folder: &Path, scratch: &Path) -> Result<(Recorded, Sysfs), CommandError> {
     let text = |file: &str| {
         let path = folder.join(file);
@@ -265,14 +281,14 @@ impl Reader<'_> {
             .collect();
         let netdev = own
             .iter()
-            .find(|link| is_bond(link))
+            .find(|link| link.is_bond())
             .or_else(|| own.first())
             .copied();
         let upper = netdev.and_then(|link| {
             let over = |bond: &&Link| bond.index == link.index || Some(bond.index) == link.master;
-            self.links.iter().filter(|bond| is_bond(bond)).find(over)
+            self.links.iter().filter(|bond| bond.is_bond()).find(over)
         });
-        let hardware = own.iter().find(|link| !is_bond(link)).copied().or(netdev);
+        let hardware = own.iter().find(|link| !link.is_bond()).copied().or(netdev);
         PortFacts {
             model: self.sysfs.model(device),
             firmware: self.sysfs.firmware(device),
@@ -345,12 +361,12 @@ impl Reader<'_> {
                 miimon,
             }
         };
-        self.links.iter().filter(|link| is_bond(link)).map(bond).collect()
+        self.links
+            .iter()
+            .filter(|link| link.is_bond())
+            .map(bond)
+            .collect()
     }
-}
-
-fn is_bond(link: &Link) -> bool {
-    link.kind.as_deref() == Some("bond")
 }
 
 /// The throughput of a PCI Express slot, from `current_link_speed` (`16.0 GT/s PCIe`) and `current_link_width`. From 8

@@ -2,9 +2,8 @@
 //! Shows the node as text, with the terms of `ibstat`, `ibdev2netdev` and `show_gids`, and as JSON.
 
 use super::advice::{Advice, Suitability, suitability};
-use super::check::Finding;
 use super::collect::{NodeFacts, PortFacts, User};
-use crate::output::WIDTH;
+use crate::output::{Finding, WIDTH};
 use crate::table::{Table, wrapped};
 use common::rdma::{Gid, PortLayer, PortState};
 use serde_json::{Value, json};
@@ -69,8 +68,7 @@ pub fn text(facts: &NodeFacts, advice: &Advice, findings: &[Finding], all_gids: 
         text.push('\n');
     }
     for one in findings {
-        let subject = format!("{}: {}", one.subject, one.text);
-        text.push_str(&one.level.describe(&subject, &one.remedy));
+        text.push_str(&one.describe());
     }
     text
 }

@@ -6,7 +6,7 @@
 //! again.
 
 use super::confirmed;
-use crate::cluster::snapshot::{Block, Snapshot};
+use crate::cluster::snapshot::{Block, Snapshot, bound_pod};
 use crate::output::{CommandError, Outcome, Output};
 use api::requests::{ApiError, WriteResult, delete_block, release_address};
 use api::{AddressState, BlockState, IpAddress, IpBlock};
@@ -49,12 +49,7 @@ impl<'s> Orphans<'s> {
             )
         };
         let address = |address: &&IpAddress| {
-            let pod = address
-                .spec
-                .pod
-                .as_ref()
-                .map(|pod| format!("{}/{}", pod.namespace, pod.name));
-            let pod = pod.unwrap_or_else(|| "unknown".to_owned());
+            let pod = bound_pod(address).unwrap_or_else(|| "unknown".to_owned());
             format!("{} was bound to pod {pod}", address.spec.address)
         };
         let blocks = self.blocks.iter().map(block);

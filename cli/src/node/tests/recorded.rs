@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-use super::*;
+use crate::node::recorded::{Recorded, write_sysfs};
+use cni_ipoib::select::View;
+use common::netlink::{BondMode, IpoibMode, LinkInfo};
 
 #[test]
 fn the_mode_and_active_port_of_a_recorded_bond_are_read() {

@@ -10,11 +10,14 @@ use crate::attach::{AttachContext, Attached, Failed, attach};
 use crate::config::{Config, Identity, Master, Mode};
 use crate::device_info;
 use crate::error::Error;
-use crate::intent::Intent;
+use crate::intent::{Grant, Intent};
 use crate::journal::{Entry, NodeLock};
 use crate::kernel::{Kernel, pod_link};
+use crate::mark::Mark;
 use crate::netns::pod;
 use crate::node::Node;
+use crate::plan::PodInterface;
+use crate::policy;
 use crate::teardown::{Caller, DetachTarget, take_down};
 use common::cni::dispatch::Call;
 use common::cni::{self, Attachment, CniResult, Delegate, IpConfig, PROBES, Version};
@@ -86,6 +89,19 @@ struct AddContext<'a> {
     path: &'a Path,
 }
 
+impl AddContext<'_> {
+    /// The properties of the planned interface, which gets the device in `rdma`.
+    fn interface(&self, rdma: Option<Grant>) -> PodInterface {
+        let mark = Mark::new(&self.call.conf.network, self.attachment);
+        PodInterface {
+            ifname: self.attachment.ifname.clone(),
+            rdma,
+            policy_table: self.config.policy_routing.then(|| policy::table(&mark)),
+            mark,
+        }
+    }
+}
+
 /// The interface that the pod got.
 struct Interface {
     attached: Attached,
@@ -110,15 +126,11 @@ fn clear_earlier(context: &mut AddContext<'_>, entry: &mut Entry) -> Result<(), 
     }
     tracing::info!(%attachment, "removing what an interrupted call left");
     let target = DetachTarget {
-        attachment,
-        netns: None,
         ipam: intent.ipam.clone(),
         intent: Some(intent),
         done: entry.done,
-        by_name: false,
-        answered: None,
         notes: entry.notes().ok(),
-        gone: None,
+        ..DetachTarget::new(attachment)
     };
     let caller = Caller {
         node: context.node,
@@ -161,7 +173,7 @@ fn add_interface(context: &mut AddContext<'_>, entry: &mut Entry) -> Result<Inte
     let note = |pid| notes.running(pid);
     let mut attaching = AttachContext {
         kernel: &mut *context.kernel,
-        ipam: ipam.map(|ipam| ipam.telling(&note)),
+        ipam: ipam.map(|ipam| ipam.notifying(&note)),
         attachment: context.attachment,
         netns: context.path,
         network: &context.call.conf.network,

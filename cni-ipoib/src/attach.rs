@@ -14,7 +14,7 @@ mod probe;
 mod rdma;
 
 use crate::device_info;
-use crate::error::Error;
+use crate::error::{Error, Step};
 use crate::intent::Made;
 use crate::journal::Diary;
 use crate::kernel::{Kernel, Side};
@@ -215,9 +215,7 @@ fn bring_up(kernel: &mut dyn Kernel, link: &Link) -> Result<(), Error> {
         ..LinkChange::default()
     };
     let step = || format!("bring {} up", link.name);
-    kernel
-        .change_link(Side::Pod, link.index, &up)
-        .map_err(|source| Error::Kernel { step: step(), source })
+    kernel.change_link(Side::Pod, link.index, &up).step(step)
 }
 
 fn write_device_info(effects: &mut Effects<'_, '_>) -> Result<(), Error> {

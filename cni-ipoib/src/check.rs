@@ -5,10 +5,10 @@ mod bond;
 
 use crate::config::{Config, Master, Mode, ResolvedMaster};
 use crate::device;
-use crate::error::Error;
+use crate::error::{Error, Step};
 use crate::host::{Host, observe, side_of};
 use crate::intent::Intent;
-use crate::kernel::{Kernel, Side, pod_link};
+use crate::kernel::{Kernel, Side, link_by_index, pod_link};
 use crate::mark::Mark;
 use crate::netns::pod;
 use crate::node::Node;
@@ -157,7 +157,7 @@ impl Expected<'_> {
         };
         let found = match bond::first_port(kernel, &link)? {
             Some(port) => bond::bond_below(kernel, &port)?,
-            None => link_by_index(kernel, link.parent.unwrap_or(link.index))?,
+            None => link_by_index(kernel, Side::Host, link.parent.unwrap_or(link.index))?,
         };
         Ok(found.map(|link| link.name))
     }
@@ -167,16 +167,6 @@ impl Expected<'_> {
 struct Planned {
     host: Host,
     child: Child,
-}
-
-/// The link with this index on the node.
-fn link_by_index(kernel: &mut dyn Kernel, index: u32) -> Result<Option<Link>, Error> {
-    kernel
-        .link_by_index(Side::Host, index)
-        .map_err(|source| Error::Kernel {
-            step: format!("look up link {index}"),
-            source,
-        })
 }
 
 fn compare_link(link: &Link, child: &Child, mark: &Mark, findings: &mut Vec<String>) {
@@ -255,9 +245,7 @@ fn compare_addresses(
     findings: &mut Vec<String>,
 ) -> Result<(), Error> {
     let step = format!("list the addresses of {}", link.name);
-    let present = kernel
-        .addresses(Side::Pod, link.index)
-        .map_err(|source| Error::Kernel { step, source })?;
+    let present = kernel.addresses(Side::Pod, link.index).step(|| step)?;
     for ip in ips {
         match present.iter().find(|p| p.address == ip.address) {
             None => findings.push(format!("address {} is gone", ip.address)),
@@ -293,9 +281,7 @@ fn compare_routing(
 ) -> Result<Vec<String>, Error> {
     let mut findings = Vec::new();
     let step = format!("list the routes of {}", link.name);
-    let present = kernel
-        .routes(Side::Pod, link.index)
-        .map_err(|source| Error::Kernel { step, source })?;
+    let present = kernel.routes(Side::Pod, link.index).step(|| step)?;
     let routes = our_routes(link, prev, ips);
     for route in &routes {
         let want = route_entry(link.index, route, ips);

@@ -7,7 +7,7 @@
 //! Invariant: a link is deleted only if it has the attachment's mark, or the recorded properties that a pod
 //! cannot change ([`Made`]). Its name decides only without a record ([`delete_named`]).
 
-use crate::error::Error;
+use crate::error::{Error, Step};
 use crate::intent::Made;
 use crate::kernel::{Kernel, Side, links, pod_link};
 use crate::mark::{self, Mark};
@@ -62,7 +62,7 @@ fn find(kernel: &mut dyn Kernel, side: Side, known: &Known<'_>) -> Result<Vec<Li
     let mut links = links(kernel, side)?;
     links.retain(|link| known.is(side, link));
     // A bond of InfiniBand ports ends with its last port. Deleted before its ports, it releases them at once.
-    links.sort_by_key(|link| !is_bond(link));
+    links.sort_by_key(|link| !link.is_bond());
     Ok(links)
 }
 
@@ -185,20 +185,12 @@ fn delete_link(kernel: &mut dyn Kernel, side: Side, link: &Link) -> Result<bool,
     };
     kernel
         .delete_link(side, link.index)
-        .map_err(|source| Error::Kernel {
-            step: format!("delete {} {place}", link.name),
-            source,
-        })
+        .step(|| format!("delete {} {place}", link.name))
 }
 
-/// Whether `link` is of a kind that ADD creates. No other link is ever deleted, whatever its group.
+/// Whether `link` is of a kind that ADD creates: a child, or a pod's own bond of children. No other link is ever deleted, whatever its group.
 fn is_ours(link: &Link) -> bool {
-    is_child(link) || is_bond(link)
-}
-
-/// Whether `link` is a pod's own bond of children.
-fn is_bond(link: &Link) -> bool {
-    link.kind.as_deref() == Some("bond")
+    is_child(link) || link.is_bond()
 }
 
 /// Whether `link` is a child of another link.

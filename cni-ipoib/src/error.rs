@@ -423,11 +423,21 @@ fn passed_over(passed: &[PassedOver]) -> String {
     }
 }
 
-/// The error of a request that the kernel refused. `step` completes the sentence "cannot {step}".
-pub(crate) fn refused(step: impl Into<String>, source: netlink::Error) -> Error {
-    Error::Kernel {
-        step: step.into(),
-        source,
+/// Names the step that failed when the kernel refuses a request.
+pub(crate) trait Step<T> {
+    /// `step` completes the sentence "cannot {step}".
+    ///
+    /// # Errors
+    /// [`Error::Kernel`].
+    fn step<S: Into<String>>(self, step: impl FnOnce() -> S) -> Result<T, Error>;
+}
+
+impl<T> Step<T> for Result<T, netlink::Error> {
+    fn step<S: Into<String>>(self, step: impl FnOnce() -> S) -> Result<T, Error> {
+        self.map_err(|source| Error::Kernel {
+            step: step().into(),
+            source,
+        })
     }
 }
 

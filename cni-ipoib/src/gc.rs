@@ -70,18 +70,15 @@ fn collect(caller: &Caller<'_>, stale: Idle, gone: Option<Instant>) -> Result<()
     let Idle { attachment, entry } = stale;
     let intent = entry.intent.clone();
     let target = DetachTarget {
-        attachment: &attachment,
-        netns: None,
         done: entry.done,
-        by_name: false,
         ipam: intent
             .as_ref()
             .and_then(|intent| intent.ipam.clone())
             .or_else(|| caller.identity.ipam.clone()),
         intent,
-        answered: None,
         notes: entry.notes().ok(),
         gone,
+        ..DetachTarget::new(&attachment)
     };
     take_down(caller, &target)?;
     Ok(entry.remove()?)
@@ -111,15 +108,9 @@ fn collect_thrown_back(caller: &Caller<'_>, kept: &[Attachment], errors: &mut Ve
             }
         };
         let target = DetachTarget {
-            attachment,
-            netns: None,
-            intent: None,
-            done: false,
-            by_name: false,
-            answered: None,
             ipam: caller.identity.ipam.clone(),
             notes: entry.notes().ok(),
-            gone: None,
+            ..DetachTarget::new(attachment)
         };
         let taken = take_down(caller, &target);
         errors.extend(taken.and_then(|()| Ok(entry.remove()?)).err());

@@ -6,10 +6,11 @@ pub(crate) mod bond;
 
 pub use bond::{Bond, BondPort};
 
+use crate::config::preferences::layer;
 use crate::config::{Config, ResolvedMaster};
-use crate::error::{Candidates, Error, refused};
+use crate::error::{Candidates, Error, Step};
 use crate::intent::is_made_by_software;
-use crate::kernel::{Kernel, Side, links};
+use crate::kernel::{Kernel, Side, link_by_index, links};
 use crate::mode::Mode;
 use crate::rdma::{self, Facts};
 use common::netlink::{HwAddress, Link, LinkInfo, LinkLayer, TABLE_MAIN};
@@ -153,7 +154,7 @@ fn find_master(
     };
     let found = kernel
         .link(side, &name)
-        .map_err(|e| refused(format!("look up master {name}"), e))?;
+        .step(|| format!("look up master {name}"))?;
     found.ok_or_else(|| Error::MasterMissing {
         name,
         place: match side {
@@ -195,7 +196,7 @@ fn device_link(kernel: &mut dyn Kernel, side: Side, id: &str, names: Vec<String>
     let mut links = Vec::new();
     for name in names {
         let found = kernel.link(side, &name);
-        links.extend(found.map_err(|e| refused(format!("look up {name}"), e))?);
+        links.extend(found.step(|| format!("look up {name}"))?);
     }
     let own = links.iter().position(|link| link.parent.is_none()).unwrap_or(0);
     links
@@ -228,7 +229,7 @@ fn default_route_link(kernel: &mut dyn Kernel, side: Side) -> Result<Link, Error
     for link in links(kernel, side)? {
         let routes = kernel
             .routes(side, link.index)
-            .map_err(|e| refused(format!("list the routes of {}", link.name), e))?;
+            .step(|| format!("list the routes of {}", link.name))?;
         let main = routes
             .iter()
             .filter(|r| r.dst.prefix() == 0 && r.table.is_none_or(|table| table == TABLE_MAIN));
@@ -268,12 +269,6 @@ fn pci(sysfs: &Sysfs, side: Side, link: &Link) -> Option<PciAddress> {
     }
 }
 
-fn link_by_index(kernel: &mut dyn Kernel, side: Side, index: u32) -> Result<Option<Link>, Error> {
-    kernel
-        .link_by_index(side, index)
-        .map_err(|e| refused(format!("look up link {index}"), e))
-}
-
 /// Descriptions of the links with an RDMA port. They are part of an error, so a failure here leaves the list
 /// empty.
 fn candidates(kernel: &mut dyn Kernel, sysfs: &Sysfs, side: Side) -> Candidates {
@@ -281,14 +276,13 @@ fn candidates(kernel: &mut dyn Kernel, sysfs: &Sysfs, side: Side) -> Candidates 
     let links = kernel.links(side).unwrap_or_default();
     let describe = |link: &Link| {
         let (device, port) = sysfs.port_of(&devices, link)?;
-        let layer = if link.layer == LinkLayer::Infiniband {
-            "InfiniBand"
-        } else {
-            "Ethernet"
-        };
         Some(format!(
-            "{} ({layer}, {}/{}, {})",
-            link.name, device.name, port.number, port.state
+            "{} ({}, {}/{}, {})",
+            link.name,
+            layer(link.layer),
+            device.name,
+            port.number,
+            port.state
         ))
     };
     // Children share their parent's port, and no child of a pod can be a master.

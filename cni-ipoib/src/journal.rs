@@ -29,6 +29,7 @@ pub use notes::Notes;
 use notes::Running;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -85,6 +86,13 @@ pub struct Written {
     pub attachment: Attachment,
     /// Its intent.
     pub intent: Intent,
+}
+
+/// Network and attachment.
+impl fmt::Display for Written {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.network, self.attachment)
+    }
 }
 
 impl Written {
@@ -202,8 +210,7 @@ impl Journal {
     }
 
     fn create(&self) -> Result<(), Error> {
-        let state = self.dir.ancestors().nth(2).unwrap_or(&self.dir);
-        let made = folders::attachments(state).and_then(|_| folders::private(&self.dir));
+        let made = folders::attachments(&self.state).and_then(|_| folders::private(&self.dir));
         made.map_err(|e| io_error("create", &self.dir, e))
     }
 

@@ -14,7 +14,7 @@ pub use function::VirtualFunctions;
 pub use policy::{PolicyRouting, RAIL_SETTINGS};
 pub use rdma::RdmaSubsystem;
 
-use crate::error;
+use crate::error::{self, Step};
 use common::announce;
 use common::ethtool;
 use common::netlink::{
@@ -82,18 +82,22 @@ pub trait Kernel: PolicyRouting + RdmaSubsystem + VirtualFunctions + WholeLinks 
 pub(crate) fn pod_link(kernel: &mut dyn Kernel, name: &str) -> Result<Option<Link>, error::Error> {
     kernel
         .link(Side::Pod, name)
-        .map_err(|source| error::Error::Kernel {
-            step: format!("look up {name} in the pod"),
-            source,
-        })
+        .step(|| format!("look up {name} in the pod"))
+}
+
+/// The link with an index on one side.
+pub(crate) fn link_by_index(
+    kernel: &mut dyn Kernel,
+    side: Side,
+    index: u32,
+) -> Result<Option<Link>, error::Error> {
+    let found = kernel.link_by_index(side, index);
+    found.step(|| format!("look up link {index}"))
 }
 
 /// Every link of one side.
 pub(crate) fn links(kernel: &mut dyn Kernel, side: Side) -> Result<Vec<Link>, error::Error> {
-    kernel.links(side).map_err(|source| error::Error::Kernel {
-        step: "list the links".to_owned(),
-        source,
-    })
+    kernel.links(side).step(|| "list the links".to_owned())
 }
 
 /// The real kernel.

@@ -2,7 +2,7 @@
 //! The node that a call works on: its paths, its journal, and its kernel.
 
 use crate::config::Paths;
-use crate::error::Error;
+use crate::error::{Error, Step};
 use crate::journal::Journal;
 use crate::kernel::Kernel;
 use common::netlink;
@@ -49,9 +49,6 @@ impl Node {
     /// # Errors
     /// [`Error::Kernel`].
     pub(crate) fn kernel<'n>(&self, netns: Option<&'n Netns>) -> Result<Box<dyn Kernel + 'n>, Error> {
-        (self.open)(netns).map_err(|source| Error::Kernel {
-            step: "open a netlink socket; the plugin must run as root".to_owned(),
-            source,
-        })
+        (self.open)(netns).step(|| "open a netlink socket; the plugin must run as root".to_owned())
     }
 }

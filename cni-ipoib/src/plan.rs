@@ -8,6 +8,7 @@ mod way;
 
 pub use way::Way;
 
+use crate::config::preferences::layer;
 use crate::config::{Config, Mode, require_fitting_keys};
 use crate::error::Error;
 use crate::host::{Host, Port};
@@ -179,27 +180,21 @@ fn shape(mode: Mode, config: &Config, host: &Host) -> Result<Child, Error> {
 }
 
 fn require_link_layer(mode: Mode, host: &Host) -> Result<(), Error> {
-    let wrong = |layer, want, instead| {
+    let wrong = |want, instead| {
         Err(Error::WrongLinkLayer {
             master: host.master.name.clone(),
-            layer,
+            layer: layer(host.master.layer),
             mode,
             want,
             instead,
         })
     };
-    let other = |layer| match layer {
-        LinkLayer::Loopback => "a loopback",
-        _ => "neither InfiniBand nor Ethernet",
-    };
     match (mode, host.master.layer) {
         (Mode::Ipoib, LinkLayer::Infiniband) | (Mode::Macvlan | Mode::Ipvlan, LinkLayer::Ethernet) => Ok(()),
-        (Mode::Macvlan | Mode::Ipvlan, LinkLayer::Infiniband) => {
-            wrong("InfiniBand", "Ethernet", "mode ipoib")
-        }
-        (Mode::Ipoib, LinkLayer::Ethernet) => wrong("Ethernet", "InfiniBand", "mode macvlan or ipvlan"),
-        (Mode::Ipoib, layer) => wrong(other(layer), "InfiniBand", "an InfiniBand master"),
-        (_, layer) => wrong(other(layer), "Ethernet", "an Ethernet master"),
+        (Mode::Macvlan | Mode::Ipvlan, LinkLayer::Infiniband) => wrong("Ethernet", "mode ipoib"),
+        (Mode::Ipoib, LinkLayer::Ethernet) => wrong("InfiniBand", "mode macvlan or ipvlan"),
+        (Mode::Ipoib, _) => wrong("InfiniBand", "an InfiniBand master"),
+        _ => wrong("Ethernet", "an Ethernet master"),
     }
 }
 

@@ -8,7 +8,7 @@
 //! Without policy routing the kernel uses the first link of the subnet for all packets, whatever their source
 //! address.
 
-use crate::error::Error;
+use crate::error::{Error, Step};
 use crate::kernel::Kernel;
 use crate::mark::Mark;
 use crate::routes::{leads_alike, route_entry};
@@ -92,20 +92,18 @@ pub(crate) fn prepare(kernel: &mut dyn Kernel, link: &Link, ips: &[IpConfig]) ->
 pub(crate) fn apply(kernel: &mut dyn Kernel, link: &Link, policy: &Policy) -> Result<(), Error> {
     for route in &policy.routes {
         let table = route.table.unwrap_or_default();
-        let added = kernel.add_route(route).map_err(|source| Error::Kernel {
-            step: format!("add the route to {} in table {table} on {}", route.dst, link.name),
-            source,
-        })?;
+        let added = kernel
+            .add_route(route)
+            .step(|| format!("add the route to {} in table {table} on {}", route.dst, link.name))?;
         log(added, &route.dst);
     }
     for rule in &policy.rules {
-        let added = kernel.add_rule(rule).map_err(|source| Error::Kernel {
-            step: format!(
+        let added = kernel.add_rule(rule).step(|| {
+            format!(
                 "have what comes from {} looked up in table {} (policyRouting \"off\" does without)",
                 rule.from.ip(),
                 rule.table
-            ),
-            source,
+            )
         })?;
         log(added, &rule.from);
     }
@@ -123,13 +121,10 @@ fn log(added: Added, what: &IpNetwork) {
 /// # Errors
 /// The kernel refused a request. Rules deleted before stay deleted.
 pub(crate) fn remove(kernel: &mut dyn Kernel, table: u32) -> Result<(), Error> {
-    let refused = |source| Error::Kernel {
-        step: format!("delete the routing rules to table {table} in the pod"),
-        source,
-    };
-    let rules = kernel.rules().map_err(refused)?;
+    let step = || format!("delete the routing rules to table {table} in the pod");
+    let rules = kernel.rules().step(step)?;
     for rule in rules.iter().filter(|rule| rule.table == table) {
-        kernel.delete_rule(rule).map_err(refused)?;
+        kernel.delete_rule(rule).step(step)?;
     }
     Ok(())
 }
@@ -141,10 +136,9 @@ pub(crate) fn compare(
     present: &[RouteEntry],
     findings: &mut Vec<String>,
 ) -> Result<(), Error> {
-    let rules = kernel.rules().map_err(|source| Error::Kernel {
-        step: "list the routing rules in the pod".to_owned(),
-        source,
-    })?;
+    let rules = kernel
+        .rules()
+        .step(|| "list the routing rules in the pod".to_owned())?;
     for rule in policy.rules.iter().filter(|rule| !rules.contains(rule)) {
         findings.push(format!(
             "the rule from {} to table {} is gone",

@@ -81,7 +81,7 @@ pub(crate) fn take_down(caller: &Caller<'_>, target: &DetachTarget<'_>) -> Resul
             Ok(())
         };
         Delegate::new(plugin, caller.call, caller.identity.delegate_timeout)?
-            .telling(&note)
+            .notifying(&note)
             .del(target.attachment, target.netns)?;
     }
     Ok(rdma?)
@@ -128,7 +128,22 @@ fn remove_link(caller: &Caller<'_>, target: &DetachTarget<'_>) -> Result<(), Err
     Ok(())
 }
 
-impl DetachTarget<'_> {
+impl<'a> DetachTarget<'a> {
+    /// An attachment of which nothing is known but its name.
+    pub(crate) fn new(attachment: &'a Attachment) -> Self {
+        Self {
+            attachment,
+            netns: None,
+            intent: None,
+            done: false,
+            by_name: false,
+            answered: None,
+            ipam: None,
+            notes: None,
+            gone: None,
+        }
+    }
+
     /// Records the IPAM plugin's process. A full disk must not keep a container from being removed.
     fn note(&self, pid: u32) {
         if let Some(notes) = &self.notes

@@ -6,9 +6,7 @@ use super::planned::{Kind, Planned};
 use crate::error::Error;
 use crate::host::{observe, side_of};
 use crate::journal::loads;
-use crate::mark::Mark;
-use crate::plan::{self, Plan, PodInterface, rdma_interface};
-use crate::policy;
+use crate::plan::{self, Plan, rdma_interface};
 use crate::rdma::{Sources, grant_for};
 use crate::select::resolve;
 
@@ -28,13 +26,7 @@ pub(super) fn plan(context: &mut AddContext<'_>) -> Result<Planned, Error> {
         state,
     };
     let rdma = grant_for(from, config.rdma.as_ref(), rdma_interface(&host, child.mode))?;
-    let mark = Mark::new(&context.call.conf.network, context.attachment);
-    let interface = PodInterface {
-        ifname: context.attachment.ifname.clone(),
-        rdma,
-        policy_table: config.policy_routing.then(|| policy::table(&mark)),
-        mark,
-    };
+    let interface = context.interface(rdma);
     Ok(Planned {
         master: host.master,
         why: resolved.why,

@@ -11,9 +11,6 @@ use crate::host::{Host, observe, side_of};
 use crate::intent::{Grant, Intent};
 use crate::journal::{Entry, loads, others};
 use crate::kernel::Side;
-use crate::mark::Mark;
-use crate::plan::PodInterface;
-use crate::policy;
 use crate::rdma;
 use crate::rdma::decide::decide;
 use crate::rdma::find::Found;
@@ -71,15 +68,8 @@ fn plan_for(context: &mut AddContext<'_>, master: &ResolvedMaster) -> Result<Pla
         function::physical_link(context.kernel, function)?;
         snapshot = snapshot.of_function(function.clone(), guid);
     }
-    let mark = Mark::new(network, context.attachment);
-    let interface = PodInterface {
-        ifname: context.attachment.ifname.clone(),
-        rdma: grant,
-        policy_table: config.policy_routing.then(|| policy::table(&mark)),
-        mark,
-    };
     Ok(Plan {
-        interface,
+        interface: context.interface(grant),
         snapshot,
         moved,
         pci: facts.pci,

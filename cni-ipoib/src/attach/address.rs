@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Adds the addresses and routes of the IPAM plugin to the link.
 
-use crate::error::Error;
+use crate::error::{Error, Step};
 use crate::kernel::Kernel;
 use crate::routes::route_entry;
 use common::cni::{CniResult, IpConfig};
@@ -29,15 +29,9 @@ pub(super) fn add_addresses<'i>(
     ips: impl Iterator<Item = &'i IpConfig>,
 ) -> Result<(), Error> {
     for ip in ips {
-        match kernel.add_address(link.index, ip.address) {
-            Ok(Added::New) => {}
-            Ok(Added::Present) => tracing::debug!(address = %ip.address, "address exists already"),
-            Err(source) => {
-                return Err(Error::Kernel {
-                    step: format!("give {} to {}", ip.address, link.name),
-                    source,
-                });
-            }
+        let added = kernel.add_address(link.index, ip.address);
+        if added.step(|| format!("give {} to {}", ip.address, link.name))? == Added::Present {
+            tracing::debug!(address = %ip.address, "address exists already");
         }
     }
     Ok(())
@@ -47,16 +41,12 @@ pub(super) fn add_addresses<'i>(
 pub(super) fn route(kernel: &mut dyn Kernel, link: &Link, ipam: &CniResult) -> Result<(), Error> {
     for route in &ipam.routes {
         let entry = second_default(route_entry(link.index, route, &ipam.ips));
-        match kernel.add_route(&entry) {
-            Ok(Added::New) => {}
-            Ok(Added::Present) => tracing::debug!(route = %route.dst, "route exists already"),
-            Err(source) => {
-                let via = entry.gateway.map(|gw| format!(" via {gw}")).unwrap_or_default();
-                return Err(Error::Kernel {
-                    step: format!("add the route to {}{via} on {}", route.dst, link.name),
-                    source,
-                });
-            }
+        let step = || {
+            let via = entry.gateway.map(|gw| format!(" via {gw}")).unwrap_or_default();
+            format!("add the route to {}{via} on {}", route.dst, link.name)
+        };
+        if kernel.add_route(&entry).step(step)? == Added::Present {
+            tracing::debug!(route = %route.dst, "route exists already");
         }
     }
     Ok(())

@@ -5,7 +5,7 @@
 
 use super::PodLinks;
 use super::create::{Birth, birth};
-use crate::error::Error;
+use crate::error::{Error, Step};
 use crate::kernel::{Kernel, Side};
 use crate::plan::Plan;
 use common::netlink::{Link, LinkChange};
@@ -29,7 +29,9 @@ pub(super) fn ports(kernel: &mut dyn Kernel, plan: &Plan) -> Result<Vec<Link>, E
             alias: Some(&mark.alias),
             ..LinkChange::default()
         };
-        change(kernel, &link, &alias, || format!("configure {name}"))?;
+        kernel
+            .change_link(Side::Pod, link.index, &alias)
+            .step(|| format!("configure {name}"))?;
         ports.push(link);
     }
     Ok(ports)
@@ -49,9 +51,9 @@ pub(super) fn enslave(kernel: &mut dyn Kernel, links: &PodLinks) -> Result<(), E
             master: Some(bond.index),
             ..LinkChange::default()
         };
-        change(kernel, port, &join, || {
-            format!("make {} a port of {}", port.name, bond.name)
-        })?;
+        kernel
+            .change_link(Side::Pod, port.index, &join)
+            .step(|| format!("make {} a port of {}", port.name, bond.name))?;
     }
     Ok(())
 }
@@ -65,16 +67,15 @@ pub(super) fn await_carrier(kernel: &mut dyn Kernel, links: &PodLinks, plan: &Pl
     let mut smallest: Option<u32> = None;
     for (child, link) in plan.child.ports.iter().zip(&links.ports) {
         let step = || format!("wait for the carrier of {}", link.name);
-        let refused = |source| Error::Kernel { step: step(), source };
         let timeout = child.carrier_timeout.min(SPARE_TIMEOUT);
-        if !kernel.wait_for_carrier(link.index, timeout).map_err(refused)? {
+        if !kernel.wait_for_carrier(link.index, timeout).step(step)? {
             tracing::warn!(
                 port = %link.name, parent = %child.parent,
                 "port has no carrier: the bond {} cannot fail over to it now", bond.name
             );
             continue;
         }
-        let now = kernel.link_by_index(Side::Pod, link.index).map_err(refused)?;
+        let now = kernel.link_by_index(Side::Pod, link.index).step(step)?;
         smallest = smallest.into_iter().chain(now.map(|now| now.mtu)).min();
     }
     match (plan.child.mtu, smallest) {
@@ -83,9 +84,9 @@ pub(super) fn await_carrier(kernel: &mut dyn Kernel, links: &PodLinks, plan: &Pl
                 mtu: Some(lowered),
                 ..LinkChange::default()
             };
-            change(kernel, bond, &lower, || {
-                format!("set MTU {lowered} on {}", bond.name)
-            })
+            kernel
+                .change_link(Side::Pod, bond.index, &lower)
+                .step(|| format!("set MTU {lowered} on {}", bond.name))
         }
         (Some(want), Some(got)) if got < want => Err(Error::MtuNotApplied {
             ifname: plan.interface.ifname.clone(),
@@ -94,15 +95,4 @@ pub(super) fn await_carrier(kernel: &mut dyn Kernel, links: &PodLinks, plan: &Pl
         }),
         _ => Ok(()),
     }
-}
-
-fn change(
-    kernel: &mut dyn Kernel,
-    link: &Link,
-    change: &LinkChange<'_>,
-    step: impl Fn() -> String,
-) -> Result<(), Error> {
-    kernel
-        .change_link(Side::Pod, link.index, change)
-        .map_err(|source| Error::Kernel { step: step(), source })
 }

@@ -4,12 +4,12 @@
 use super::create::create;
 use super::rdma::hand_over_undoably;
 use super::{Attachable, Effects, PodLinks, bond};
-use crate::error::Error;
+use crate::error::{Error, Step};
 use crate::intent::Made;
 use crate::kernel::{Kernel, Side};
 use crate::mode::Mode;
 use crate::plan::{Child, Plan, PodInterface};
-use common::netlink::{Link, LinkChange};
+use common::netlink::{self, Link, LinkChange};
 use nix::errno::Errno;
 use std::time::Duration;
 
@@ -64,13 +64,11 @@ fn configure(kernel: &mut dyn Kernel, link: &Link, plan: &Plan, mtu: Option<u32>
         addr_gen_mode: plan.child.addr_gen_mode,
         ..LinkChange::default()
     };
-    let step = match mtu {
+    let step = || match mtu {
         Some(mtu) => format!("set MTU {mtu} on {name}"),
         None => format!("configure {name}"),
     };
-    kernel
-        .change_link(Side::Pod, link.index, &before)
-        .map_err(|source| Error::Kernel { step, source })
+    kernel.change_link(Side::Pod, link.index, &before).step(step)
 }
 
 /// Waits for carrier and checks the MTU that the kernel set.
@@ -83,9 +81,7 @@ fn await_carrier(kernel: &mut dyn Kernel, links: &PodLinks, plan: &Plan) -> Resu
     } = &plan.child;
     let (link, ifname) = (&links.link, &plan.interface.ifname);
     let step = || format!("wait for the carrier of {ifname}");
-    let carrier = kernel
-        .wait_for_carrier(link.index, *carrier_timeout)
-        .map_err(|source| Error::Kernel { step: step(), source })?;
+    let carrier = kernel.wait_for_carrier(link.index, *carrier_timeout).step(step)?;
     if !carrier && *mode == Mode::Ipoib {
         return Err(Error::NoCarrier {
             ifname: ifname.clone(),
@@ -97,16 +93,8 @@ fn await_carrier(kernel: &mut dyn Kernel, links: &PodLinks, plan: &Plan) -> Resu
         });
     }
     bond::await_carrier(kernel, links, plan)?;
-    let link = kernel
-        .link_by_index(Side::Pod, link.index)
-        .map_err(|source| Error::Kernel { step: step(), source })?
-        .ok_or_else(|| Error::Kernel {
-            step: step(),
-            source: common::netlink::Error::Kernel {
-                errno: Errno::ENODEV,
-                text: None,
-            },
-        })?;
+    let link = kernel.link_by_index(Side::Pod, link.index).step(step)?;
+    let link = link.ok_or(netlink::Error::kernel(Errno::ENODEV)).step(step)?;
     match mtu {
         Some(want) if link.mtu != *want => Err(Error::MtuNotApplied {
             ifname: ifname.clone(),

@@ -8,12 +8,12 @@ mod moved;
 
 use super::Effects;
 use crate::detach::{self, Known};
-use crate::error::Error;
+use crate::error::{Error, Step};
 use crate::kernel::{Kernel, Side};
 use crate::mark::Mark;
 use crate::plan::{Child, Plan, Way};
 use common::cni;
-use common::netlink::{Link, LinkChange, NewLink};
+use common::netlink::{self, Link, LinkChange, NewLink};
 use nix::errno::Errno;
 
 /// Creates the planned link. A link may be on the host for a moment, so the undo step searches both
@@ -65,15 +65,13 @@ pub(super) fn birth(kernel: &mut dyn Kernel, new: &Birth<'_>) -> Result<Link, Er
 
 fn create_in_pod(kernel: &mut dyn Kernel, new: &Birth<'_>) -> Result<Link, Error> {
     let Birth { child, name, .. } = new;
-    let step = || format!("create {name} on {}", child.parent);
     match kernel.add_link(child.side, &new.link(name), child.side == Side::Host) {
-        Ok(()) => {}
         // Kernels before 6.14 look for the new name among the *host's* links. The pod has no link of that
         // name, as checked before. So the link is created under a temporary name and renamed in the pod.
         Err(e) if e.is(Errno::EEXIST) && child.side == Side::Host => {
             return create_and_rename(kernel, new);
         }
-        Err(source) => return Err(Error::Kernel { step: step(), source }),
+        refused => refused.step(|| format!("create {name} on {}", child.parent))?,
     }
     found(kernel, new, name)
 }
@@ -94,7 +92,7 @@ fn create_and_rename(kernel: &mut dyn Kernel, new: &Birth<'_>) -> Result<Link, E
     };
     kernel
         .add_link(child.side, &new.link(&temporary), true)
-        .map_err(|source| Error::Kernel { step: step(), source })?;
+        .step(step)?;
     let link = found(kernel, new, &temporary)?;
     let rename = LinkChange {
         name: Some(name),
@@ -102,10 +100,7 @@ fn create_and_rename(kernel: &mut dyn Kernel, new: &Birth<'_>) -> Result<Link, E
     };
     kernel
         .change_link(Side::Pod, link.index, &rename)
-        .map_err(|source| Error::Kernel {
-            step: format!("rename {temporary} to {name} in the pod"),
-            source,
-        })?;
+        .step(|| format!("rename {temporary} to {name} in the pod"))?;
     found(kernel, new, name)
 }
 
@@ -129,15 +124,8 @@ impl<'p> Birth<'p> {
 /// The link `name` in the pod, if it has the attachment's mark.
 fn found(kernel: &mut dyn Kernel, new: &Birth<'_>, name: &str) -> Result<Link, Error> {
     let step = || format!("find {name} in the pod after creating it");
-    let link = kernel
-        .link(Side::Pod, name)
-        .map_err(|source| Error::Kernel { step: step(), source })?;
+    let link = kernel.link(Side::Pod, name).step(step)?;
     link.filter(|link| new.mark.is_on(link))
-        .ok_or_else(|| Error::Kernel {
-            step: step(),
-            source: common::netlink::Error::Kernel {
-                errno: Errno::ENODEV,
-                text: None,
-            },
-        })
+        .ok_or(netlink::Error::kernel(Errno::ENODEV))
+        .step(step)
 }

@@ -4,7 +4,7 @@
 use super::{Attachable, Effects, PodLinks};
 use crate::device::restore::{find, leave_pod, restore_state};
 use crate::device::{Plan, function, move_in};
-use crate::error::{DeviceError, Error};
+use crate::error::{DeviceError, Error, Step};
 use crate::intent::Grant;
 use crate::kernel::{Kernel, Side};
 use crate::plan::PodInterface;
@@ -77,8 +77,7 @@ fn give_back(kernel: &mut dyn Kernel, plan: &Plan) -> Result<(), Error> {
 fn await_carrier(kernel: &mut dyn Kernel, link: &Link, plan: &Plan) -> Result<Link, Error> {
     let (timeout, ifname) = (plan.moved.carrier_timeout, &plan.interface.ifname);
     let step = || format!("wait for the carrier of {}", link.name);
-    let refused = |source| Error::Kernel { step: step(), source };
-    let carrier = kernel.wait_for_carrier(link.index, timeout).map_err(refused)?;
+    let carrier = kernel.wait_for_carrier(link.index, timeout).step(step)?;
     if !carrier && link.layer == LinkLayer::Infiniband {
         return Err(Error::NoCarrier {
             ifname: ifname.clone(),
@@ -93,7 +92,7 @@ fn await_carrier(kernel: &mut dyn Kernel, link: &Link, plan: &Plan) -> Result<Li
             "link has no carrier yet; the pod starts without it"
         );
     }
-    let now = kernel.link_by_index(Side::Pod, link.index).map_err(refused)?;
+    let now = kernel.link_by_index(Side::Pod, link.index).step(step)?;
     let now = now.ok_or_else(|| DeviceError::Lost {
         link: plan.snapshot.name.clone(),
         reason: format!("{ifname} left the pod while it was waited for"),

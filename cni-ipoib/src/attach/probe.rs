@@ -5,7 +5,7 @@
 //! for another host's address.
 
 use super::address::{add_addresses, prepare};
-use crate::error::Error;
+use crate::error::{Error, Step};
 use crate::kernel::Kernel;
 use common::cni::IpConfig;
 use common::netlink::Link;
@@ -39,10 +39,7 @@ pub(super) fn probe(
     }
     let carrier = kernel
         .wait_for_carrier(link.index, carrier_timeout)
-        .map_err(|source| Error::Kernel {
-            step: format!("wait for the carrier of {}", link.name),
-            source,
-        })?;
+        .step(|| format!("wait for the carrier of {}", link.name))?;
     if carrier {
         require_silence(kernel, link, &addresses)?;
     } else {

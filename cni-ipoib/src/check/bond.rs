@@ -5,7 +5,7 @@ use super::Planned;
 use crate::config::{BondUse, Config};
 use crate::error::Error;
 use crate::host::Host;
-use crate::kernel::{Kernel, Side, links};
+use crate::kernel::{Kernel, Side, link_by_index, links};
 use crate::mark::Mark;
 use crate::plan::Child;
 use common::netlink::{HwAddress, Link, LinkInfo};
@@ -33,9 +33,9 @@ pub(super) fn first_port(kernel: &mut dyn Kernel, link: &Link) -> Result<Option<
 
 /// The bond of the node that has the parent of `port` as a port.
 pub(super) fn bond_below(kernel: &mut dyn Kernel, port: &Link) -> Result<Option<Link>, Error> {
-    let parent = super::link_by_index(kernel, port.parent.unwrap_or(port.index))?;
+    let parent = link_by_index(kernel, Side::Host, port.parent.unwrap_or(port.index))?;
     match parent.and_then(|parent| parent.master) {
-        Some(bond) => super::link_by_index(kernel, bond),
+        Some(bond) => link_by_index(kernel, Side::Host, bond),
         None => Ok(None),
     }
 }

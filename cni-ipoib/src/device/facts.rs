@@ -2,13 +2,14 @@
 //! The facts about a whole link before it leaves the host. They are read once and never changed.
 
 use super::function::function_at;
-use crate::error::Error;
+use crate::error::{Error, Step};
 use crate::host::Host;
 use crate::intent::{Function, Hardware, is_made_by_software};
 use crate::journal::Written;
 use crate::kernel::{Kernel, Side, links};
+use crate::rdma;
 use common::netlink::{Carried, Link, LinkLayer, TABLE_MAIN};
-use common::rdma::{Device, Guid, PciAddress, PortState, Sysfs};
+use common::rdma::{Guid, PciAddress, PortState, Sysfs};
 use std::path::PathBuf;
 
 /// The link, and everything that depends on it.
@@ -80,10 +81,9 @@ impl Facts {
         for link in std::iter::once(link).chain(master) {
             facts.read_use(kernel, link)?;
         }
-        facts.carried = kernel.carried(link.index).map_err(|source| Error::Kernel {
-            step: format!("list what {} carries", link.name),
-            source,
-        })?;
+        facts.carried = kernel
+            .carried(link.index)
+            .step(|| format!("list what {} carries", link.name))?;
         Ok(facts)
     }
 
@@ -92,19 +92,11 @@ impl Facts {
         let step = |what: &str| format!("list the {what} of {}", link.name);
         let addresses = kernel
             .addresses(Side::Host, link.index)
-            .map_err(|source| Error::Kernel {
-                step: step("addresses"),
-                source,
-            })?;
+            .step(|| step("addresses"))?;
         let of_node = addresses.iter().filter(|address| address.scope == SCOPE_GLOBAL);
         self.addresses
             .extend(of_node.map(|address| format!("{} of {}", address.address, link.name)));
-        let routes = kernel
-            .routes(Side::Host, link.index)
-            .map_err(|source| Error::Kernel {
-                step: step("routes"),
-                source,
-            })?;
+        let routes = kernel.routes(Side::Host, link.index).step(|| step("routes"))?;
         let is_default =
             |table: Option<u32>, prefix: u8| prefix == 0 && table.is_none_or(|table| table == TABLE_MAIN);
         if routes
@@ -130,7 +122,7 @@ fn uppers(link: &Link, all: &[Link], written: &[Written]) -> Vec<String> {
     let in_pods = written
         .iter()
         .filter(|of| of.intent.device.is_none() && of.intent.master == link.name && of.lives())
-        .map(|of| format!("the interface of {}/{}", of.network, of.attachment));
+        .map(|of| format!("the interface of {of}"));
     here.chain(in_pods).collect()
 }
 
@@ -141,8 +133,7 @@ fn holder(hardware: &Hardware, written: &[Written]) -> Option<String> {
             .as_ref()
             .is_some_and(|its| its.hardware.is_same(hardware))
     };
-    let holder = written.iter().find(has)?;
-    Some(format!("{}/{}", holder.network, holder.attachment))
+    written.iter().find(has).map(ToString::to_string)
 }
 
 /// The GUIDs of everything except `hardware` on this node: ports in sysfs, links on the host, and attachments
@@ -156,7 +147,7 @@ fn guids(
     if hardware.port_guid.is_none() {
         return Ok(Vec::new());
     }
-    let devices = devices(sysfs)?;
+    let devices = rdma::facts::all(sysfs)?;
     let of_ports = devices
         .iter()
         .filter(|device| hardware.path.is_none() || device.path != hardware.path)
@@ -171,25 +162,15 @@ fn guids(
         .filter_map(|link| Some((link.address.port_guid()?, link.name.clone())));
     let of_attachments = written.iter().filter_map(|of| {
         let its = &of.intent.device.as_ref()?.hardware;
-        let name = format!("{}/{}", of.network, of.attachment);
-        Some((its.port_guid.filter(|_| !its.is_same(hardware))?, name))
+        Some((its.port_guid.filter(|_| !its.is_same(hardware))?, of.to_string()))
     });
     Ok(of_ports.chain(of_links).chain(of_attachments).collect())
-}
-
-fn devices(sysfs: &Sysfs) -> Result<Vec<Device>, Error> {
-    sysfs.devices().map_err(|source| Error::Io {
-        what: "list the RDMA devices in",
-        path: PathBuf::from("/sys/class/infiniband"),
-        remedy: "is sysfs mounted?",
-        source,
-    })
 }
 
 /// Whether `link` carries traffic and no other hardware link of the same layer does.
 fn is_last_active(sysfs: &Sysfs, link: &Link, all: &[Link]) -> Result<bool, Error> {
     let devices = match link.layer {
-        LinkLayer::Infiniband => devices(sysfs)?,
+        LinkLayer::Infiniband => rdma::facts::all(sysfs)?,
         _ => Vec::new(),
     };
     // An IPoIB link that is down has no carrier, though its port may be active.

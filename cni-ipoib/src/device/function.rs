@@ -5,9 +5,9 @@
 //! Invariant: the previous GUIDs are in the attachment's journal entry before the first request. Each step of
 //! the undo can be repeated. A function that a kill left without its driver is bound first.
 
-use super::restore::{ask, find, restore_state};
+use super::restore::{find, restore_state};
 use super::{NewGuid, Plan};
-use crate::error::{DeviceError, Error};
+use crate::error::{DeviceError, Error, Step};
 use crate::intent::{Function, Snapshot};
 use crate::kernel::{Kernel, Side};
 use common::netlink::{Link, LinkLayer};
@@ -57,9 +57,9 @@ pub fn function_at(path: &Path, link: &Link) -> Option<Function> {
 /// [`DeviceError::NoPhysical`], or the kernel refuses a request.
 pub fn physical_link(kernel: &mut dyn Kernel, function: &Function) -> Result<Link, Error> {
     for name in names(&function.physical.join("net")) {
-        let link = ask(format!("look up {name} on the host"), || {
-            kernel.link(Side::Host, &name)
-        })?;
+        let link = kernel
+            .link(Side::Host, &name)
+            .step(|| format!("look up {name} on the host"))?;
         // sysfs lists its children too.
         let own = |link: &Link| link.parent.is_none() && link.layer == LinkLayer::Infiniband;
         if let Some(link) = link.filter(own) {
@@ -155,9 +155,9 @@ fn set(kernel: &mut dyn Kernel, function: &Function, node: Guid, port: Guid) -> 
         "give virtual function {} of {} the GUID {port}",
         function.number, physical.name
     );
-    ask(step, || {
-        kernel.set_function_guids(physical.index, function.number, node, port)
-    })
+    kernel
+        .set_function_guids(physical.index, function.number, node, port)
+        .step(|| step)
 }
 
 /// Whether a retry is useless.

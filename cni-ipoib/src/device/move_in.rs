@@ -6,8 +6,7 @@
 //! the pod or on the host, depending on the kernel.
 
 use super::Plan;
-use super::restore::ask;
-use crate::error::{DeviceError, Error};
+use crate::error::{DeviceError, Error, Step};
 use crate::intent::Snapshot;
 use crate::kernel::{Kernel, Side};
 use crate::rdma::transfer::{hand_over, reappeared};
@@ -66,27 +65,27 @@ fn enter(kernel: &mut dyn Kernel, plan: &Plan, side: Side, link: &Link) -> Resul
         ..LinkChange::default()
     };
     if side == Side::Pod {
-        return ask(format!("rename {} to {name} in the pod", link.name), || {
-            kernel.change_link(Side::Pod, link.index, &change)
-        });
+        return kernel
+            .change_link(Side::Pod, link.index, &change)
+            .step(|| format!("rename {} to {name} in the pod", link.name));
     }
     // An altname may equal the pod's name. Before Linux 6.6 altnames stay on the host and block the name
     // there.
     for altname in &link.altnames {
-        ask(format!("take the altname {altname} from {}", link.name), || {
-            kernel.delete_altname(Side::Host, link.index, altname)
-        })?;
+        kernel
+            .delete_altname(Side::Host, link.index, altname)
+            .step(|| format!("take the altname {altname} from {}", link.name))?;
     }
-    ask(format!("move {} into the pod as {name}", link.name), || {
-        kernel.move_link(Side::Host, link.index, &change)
-    })
+    kernel
+        .move_link(Side::Host, link.index, &change)
+        .step(|| format!("move {} into the pod as {name}", link.name))
 }
 
 fn in_pod(kernel: &mut dyn Kernel, plan: &Plan) -> Result<Link, Error> {
     let name = plan.interface.ifname.as_str();
-    let link = ask(format!("look up {name} in the pod after moving it"), || {
-        kernel.link(Side::Pod, name)
-    })?;
+    let link = kernel
+        .link(Side::Pod, name)
+        .step(|| format!("look up {name} in the pod after moving it"))?;
     link.filter(|link| plan.snapshot.hardware.is(link))
         .ok_or_else(|| lost(plan, format!("it was moved, and is not in the pod as {name}")))
 }
@@ -94,10 +93,9 @@ fn in_pod(kernel: &mut dyn Kernel, plan: &Plan) -> Result<Link, Error> {
 /// Restores the `IPoIB` mode of a link that was recreated.
 fn restore_transport_in_pod(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Result<(), Error> {
     match (was.ipoib(), Snapshot::transport_of(link)) {
-        (Some(mode), Some(is)) if mode != is => ask(
-            format!("set the IPoIB mode of {} to {}", link.name, mode.0),
-            || kernel.change_ipoib(Side::Pod, link.index, mode.0, mode.1),
-        ),
+        (Some(mode), Some(is)) if mode != is => kernel
+            .change_ipoib(Side::Pod, link.index, mode.0, mode.1)
+            .step(|| format!("set the IPoIB mode of {} to {}", link.name, mode.0)),
         _ => Ok(()),
     }
 }
@@ -124,9 +122,9 @@ fn configure(kernel: &mut dyn Kernel, link: &Link, plan: &Plan) -> Result<(), Er
         (None, Some(address)) => format!("address {address}"),
         _ => "MTU and address".to_owned(),
     };
-    ask(format!("set {what} on {}", link.name), || {
-        kernel.change_link(Side::Pod, link.index, &change)
-    })
+    kernel
+        .change_link(Side::Pod, link.index, &change)
+        .step(|| format!("set {what} on {}", link.name))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! Decides whether a whole link may leave the host, and its configuration in the pod. Pure.
 
 use super::facts::Facts;
+use crate::config::preferences::layer;
 use crate::config::{Config, HostAddresses, Mode, require_fitting_keys};
 use crate::error::{DeviceError, Error};
 use crate::host::Host;
@@ -190,10 +191,7 @@ fn require_no_address(config: &Config, host: &Host, facts: &Facts) -> Result<(),
 
 fn require_another(config: &Config, host: &Host, facts: &Facts) -> Result<(), Error> {
     if facts.last_active && config.keep_last {
-        let layer = match host.master.layer {
-            LinkLayer::Infiniband => "InfiniBand",
-            _ => "Ethernet",
-        };
+        let layer = layer(host.master.layer);
         let remedy = "leave one to the host, or set \"keepLast\": false if the host needs none";
         return kept(
             host,

@@ -5,10 +5,10 @@
 //! kill at any point, and does nothing if nothing was changed yet. A link is found by its hardware, never by
 //! its name.
 
-use crate::error::Error;
+use crate::error::{Error, Step};
 use crate::intent::{Hardware, Snapshot};
 use crate::kernel::{Kernel, Side, links};
-use common::netlink::{self, HwAddress, Link, LinkChange, LinkLayer};
+use common::netlink::{HwAddress, Link, LinkChange, LinkLayer};
 
 /// The link on `side`; `None` if it is not there.
 ///
@@ -28,22 +28,21 @@ pub fn leave_pod(kernel: &mut dyn Kernel, was: &Snapshot) -> Result<bool, Error>
     };
     // The host may have a link of that name, and the move would stop half-way.
     for altname in &link.altnames {
-        ask(format!("take the altname {altname} from {}", link.name), || {
-            kernel.delete_altname(Side::Pod, link.index, altname)
-        })?;
+        kernel
+            .delete_altname(Side::Pod, link.index, altname)
+            .step(|| format!("take the altname {altname} from {}", link.name))?;
     }
-    let taken = ask(format!("look up {} on the host", was.name), || {
-        kernel.link(Side::Host, &was.name)
-    })?;
+    let taken = kernel
+        .link(Side::Host, &was.name)
+        .step(|| format!("look up {} on the host", was.name))?;
     let aside = temporary(&was.hardware);
     let change = LinkChange {
         name: Some(if taken.is_some() { &aside } else { &was.name }),
         ..LinkChange::default()
     };
-    ask(
-        format!("move {} from the pod back to the host", link.name),
-        || kernel.move_link(Side::Pod, link.index, &change),
-    )?;
+    kernel
+        .move_link(Side::Pod, link.index, &change)
+        .step(|| format!("move {} from the pod back to the host", link.name))?;
     Ok(true)
 }
 
@@ -75,7 +74,9 @@ pub fn restore_state(
             up: Some(was.up),
             ..LinkChange::default()
         };
-        change_host(kernel, link.index, &change, format!("bring {name} {what}"))?;
+        kernel
+            .change_link(Side::Host, link.index, &change)
+            .step(|| format!("bring {name} {what}"))?;
     }
     for saved in &was.carried {
         if let Err(error) = kernel.give_back(link.index, saved) {
@@ -92,14 +93,13 @@ fn rename(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot, others: &[Hardwa
     }
     // The name may have become an altname meanwhile.
     if link.altnames.contains(&was.name) {
-        ask(
-            format!("take the altname {} from {}", was.name, link.name),
-            || kernel.delete_altname(Side::Host, link.index, &was.name),
-        )?;
+        kernel
+            .delete_altname(Side::Host, link.index, &was.name)
+            .step(|| format!("take the altname {} from {}", was.name, link.name))?;
     }
-    let holder = ask(format!("look up {} on the host", was.name), || {
-        kernel.link(Side::Host, &was.name)
-    })?;
+    let holder = kernel
+        .link(Side::Host, &was.name)
+        .step(|| format!("look up {} on the host", was.name))?;
     if let Some(holder) = holder.filter(|holder| holder.index != link.index) {
         let Some(its) = others.iter().find(|other| other.is(&holder)) else {
             tracing::warn!(
@@ -122,26 +122,25 @@ fn call_it(kernel: &mut dyn Kernel, link: &Link, name: &str) -> Result<(), Error
         ..LinkChange::default()
     };
     if link.up {
-        change_host(kernel, link.index, &down, format!("bring {} down", link.name))?;
+        kernel
+            .change_link(Side::Host, link.index, &down)
+            .step(|| format!("bring {} down", link.name))?;
     }
     let change = LinkChange {
         name: Some(name),
         ..LinkChange::default()
     };
-    change_host(
-        kernel,
-        link.index,
-        &change,
-        format!("rename {} to {name}", link.name),
-    )
+    kernel
+        .change_link(Side::Host, link.index, &change)
+        .step(|| format!("rename {} to {name}", link.name))
 }
 
 fn restore_altnames(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Result<(), Error> {
     let foreign = |name: &&String| !was.altnames.contains(name) && **name != was.name;
     for name in link.altnames.iter().filter(foreign) {
-        ask(format!("take the altname {name} from {}", was.name), || {
-            kernel.delete_altname(Side::Host, link.index, name)
-        })?;
+        kernel
+            .delete_altname(Side::Host, link.index, name)
+            .step(|| format!("take the altname {name} from {}", was.name))?;
     }
     for name in was.altnames.iter().filter(|name| !link.altnames.contains(name)) {
         if let Err(error) = kernel.add_altname(link.index, name) {
@@ -155,10 +154,9 @@ fn restore_altnames(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Res
 fn restore_transport(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Result<(), Error> {
     let is = Snapshot::transport_of(link);
     match was.ipoib() {
-        Some(mode) if is.is_some_and(|is| is != mode) => ask(
-            format!("set the IPoIB mode of {} back to {}", was.name, mode.0),
-            || kernel.change_ipoib(Side::Host, link.index, mode.0, mode.1),
-        ),
+        Some(mode) if is.is_some_and(|is| is != mode) => kernel
+            .change_ipoib(Side::Host, link.index, mode.0, mode.1)
+            .step(|| format!("set the IPoIB mode of {} back to {}", was.name, mode.0)),
         _ => Ok(()),
     }
 }
@@ -176,12 +174,9 @@ fn restore_settings(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Res
         ..LinkChange::default()
     };
     if change.alias.is_some() || change.group.is_some() || change.address.is_some() || mode.is_some() {
-        change_host(
-            kernel,
-            link.index,
-            &change,
-            format!("set alias, group and address of {}", was.name),
-        )?;
+        kernel
+            .change_link(Side::Host, link.index, &change)
+            .step(|| format!("set alias, group and address of {}", was.name))?;
     }
     // A separate request, and always: a new mode has just changed the MTU.
     let mtu = LinkChange {
@@ -189,12 +184,9 @@ fn restore_settings(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Res
         ..LinkChange::default()
     };
     if link.mtu != was.mtu || was.ipoib.is_some() {
-        change_host(
-            kernel,
-            link.index,
-            &mtu,
-            format!("set MTU {} on {}", was.mtu, was.name),
-        )?;
+        kernel
+            .change_link(Side::Host, link.index, &mtu)
+            .step(|| format!("set MTU {} on {}", was.mtu, was.name))?;
     }
     Ok(())
 }
@@ -203,20 +195,6 @@ fn restore_settings(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Res
 /// GID.
 fn address<'w>(link: &Link, was: &'w Snapshot) -> Option<&'w HwAddress> {
     (link.layer == LinkLayer::Ethernet && link.address != was.address).then_some(&was.address)
-}
-
-fn change_host(
-    kernel: &mut dyn Kernel,
-    index: u32,
-    change: &LinkChange<'_>,
-    step: String,
-) -> Result<(), Error> {
-    ask(step, || kernel.change_link(Side::Host, index, change))
-}
-
-/// Runs a request. Its error names `step`.
-pub(super) fn ask<T>(step: String, request: impl FnOnce() -> Result<T, netlink::Error>) -> Result<T, Error> {
-    request().map_err(|source| Error::Kernel { step, source })
 }
 
 /// A temporary name for a link whose own is in use. It is the same after each kill.

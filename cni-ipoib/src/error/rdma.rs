@@ -10,13 +10,13 @@ use std::time::Duration;
 pub enum RdmaError {
     /// The node's RDMA subsystem is not in the requested mode.
     #[error(
-        "rdma.netns is {wants}, but this node's RDMA subsystem is in {is} mode; set rdma.netns to {is} or auto, or change the node: \
+        "rdma.netns is {asked}, but this node's RDMA subsystem is in {is} mode; set rdma.netns to {is} or auto, or change the node: \
          'options ib_core netns_mode={}' in /etc/modprobe.d, and a restart, since the kernel changes it only while there is no pod",
-        u8::from(*wants == NetnsMode::Shared)
+        u8::from(*asked == NetnsMode::Shared)
     )]
     Mode {
         /// The requested mode.
-        wants: NetnsMode,
+        asked: NetnsMode,
         /// The node's mode.
         is: NetnsMode,
     },

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A bond as a parent: its ports and their hardware.
 
-use super::{Drivers, Port, link_by_index, pci, port, root};
+use super::{Drivers, Port, pci, port, root};
 use crate::error::Error;
-use crate::kernel::{Kernel, Side, links};
+use crate::kernel::{Kernel, Side, link_by_index, links};
 use common::netlink::{BondMode, Link, LinkInfo, LinkLayer};
 use common::rdma::{PciAddress, Sysfs};
 
@@ -65,7 +65,7 @@ pub(super) fn observe(
     side: Side,
     master: &Link,
 ) -> Result<Option<Bond>, Error> {
-    if master.kind.as_deref() != Some("bond") {
+    if !master.is_bond() {
         return Ok(None);
     }
     let (mode, active) = match master.info {

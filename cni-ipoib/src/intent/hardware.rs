@@ -77,8 +77,7 @@ impl Hardware {
 }
 
 fn permanent(link: &Link) -> HwAddress {
-    let told = link.perm_address.as_ref();
-    told.unwrap_or(&link.address).clone()
+    link.perm_address.as_ref().unwrap_or(&link.address).clone()
 }
 
 /// Whether a link was created by a request: children, bonds, bridges. An `IPoIB` link has a kind too, but no

@@ -164,7 +164,7 @@ impl ModelKernel {
 }
 
 pub(crate) fn errno<T>(errno: Errno) -> Result<T, Error> {
-    Err(Error::Kernel { errno, text: None })
+    Err(Error::kernel(errno))
 }
 
 pub(super) fn to_io(error: Error) -> io::Error {

@@ -249,7 +249,7 @@ fn require_one_subnet(host: &Host, bond: &Bond) -> Result<(), Error> {
     if subnets.iter().all(|(_, prefix)| prefix == first) {
         return Ok(());
     }
-    let told: Vec<String> = subnets
+    let listed: Vec<String> = subnets
         .iter()
         .map(|(name, prefix)| format!("{name} in 0x{prefix:016x}"))
         .collect();
@@ -257,7 +257,7 @@ fn require_one_subnet(host: &Host, bond: &Bond) -> Result<(), Error> {
         master: host.master.name.clone(),
         what: format!(
             "a bond of ports on different fabrics (subnet prefix: {})",
-            told.join(", ")
+            listed.join(", ")
         ),
         mode: Mode::Ipoib,
         remedy: format!("{}, or set bond to \"active\"", name_a_port(bond)),
@@ -274,13 +274,13 @@ fn require_one_partition(config: &Config, host: &Host, bond: &Bond) -> Result<()
     if config.pkey.is_some() || same {
         return Ok(());
     }
-    let told: Vec<String> = pkeys
+    let listed: Vec<String> = pkeys
         .iter()
         .map(|(name, pkey)| format!("{name} in {pkey}"))
         .collect();
     Err(Error::WrongKind {
         master: host.master.name.clone(),
-        what: format!("a bond of ports in different partitions ({})", told.join(", ")),
+        what: format!("a bond of ports in different partitions ({})", listed.join(", ")),
         mode: Mode::Ipoib,
         remedy: "set pkey".to_owned(),
     })

@@ -66,7 +66,7 @@ pub(crate) fn unless_required(rdma: &Rdma, error: Error) -> Result<(), Error> {
 }
 
 fn require_mode(rdma: &Rdma, is: NetnsMode) -> Result<(), Error> {
-    let wants = match (rdma.netns, is) {
+    let asked = match (rdma.netns, is) {
         (RdmaNetns::Shared, NetnsMode::Exclusive) => NetnsMode::Shared,
         (RdmaNetns::Exclusive, NetnsMode::Shared) => NetnsMode::Exclusive,
         (RdmaNetns::Auto, NetnsMode::Shared) if rdma.rename.is_some() => {
@@ -78,7 +78,7 @@ fn require_mode(rdma: &Rdma, is: NetnsMode) -> Result<(), Error> {
         }
         _ => return Ok(()),
     };
-    Err(RdmaError::Mode { wants, is }.into())
+    Err(RdmaError::Mode { asked, is }.into())
 }
 
 fn missing(facts: &Facts, reason: &NotFound) -> Error {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The facts about a link and the RDMA devices that may belong to it.
 
-use crate::error::Error;
+use crate::error::{Error, Step};
 use crate::kernel::{Kernel, Side};
 use common::netlink::{Link, LinkInfo, LinkLayer, NetnsMode, RdmaDevice};
 use common::rdma::{Behind, Device, PortLayer, Sysfs};
@@ -116,9 +116,9 @@ impl Facts {
     }
 
     fn ask_netlink(&mut self, kernel: &mut dyn Kernel, side: Side) -> Result<(), Error> {
-        let told = devices(kernel, side)?;
+        let of_kernel = devices(kernel, side)?;
         for seen in &mut self.devices {
-            let Some(same) = told.iter().find(|other| other.name == seen.device.name) else {
+            let Some(same) = of_kernel.iter().find(|other| other.name == seen.device.name) else {
                 continue;
             };
             seen.index = Some(same.index);
@@ -132,9 +132,7 @@ impl Facts {
                 continue;
             }
             let step = || format!("list the ports of RDMA device {}", seen.device.name);
-            let ports = kernel
-                .rdma_ports(side, same.index)
-                .map_err(|source| Error::Kernel { step: step(), source })?;
+            let ports = kernel.rdma_ports(side, same.index).step(step)?;
             let netdevs = ports
                 .iter()
                 .filter_map(|port| Some((port.number, port.netdev.as_ref()?.0)));
@@ -186,18 +184,16 @@ impl From<Device> for Seen {
 
 /// Whether the node's namespaces share the RDMA devices.
 pub(crate) fn mode(kernel: &mut dyn Kernel) -> Result<NetnsMode, Error> {
-    kernel.rdma_mode().map_err(|source| Error::Kernel {
-        step: "read the mode of the RDMA subsystem".to_owned(),
-        source,
-    })
+    kernel
+        .rdma_mode()
+        .step(|| "read the mode of the RDMA subsystem".to_owned())
 }
 
 /// The RDMA devices that `side` sees.
 pub(crate) fn devices(kernel: &mut dyn Kernel, side: Side) -> Result<Vec<RdmaDevice>, Error> {
-    kernel.rdma_devices(side).map_err(|source| Error::Kernel {
-        step: "list the RDMA devices".to_owned(),
-        source,
-    })
+    kernel
+        .rdma_devices(side)
+        .step(|| "list the RDMA devices".to_owned())
 }
 
 /// Every RDMA device that sysfs shows.
@@ -272,7 +268,7 @@ fn lowers(kernel: &mut dyn Kernel, sysfs: &Sysfs, side: Side, link: &Link) -> Re
 /// The links directly below `link`: its parent, or the ports of a bond, the active one first, then those with
 /// carrier.
 fn below(kernel: &mut dyn Kernel, side: Side, link: &Link) -> Result<Vec<Link>, Error> {
-    if link.kind.as_deref() == Some("bond") {
+    if link.is_bond() {
         let mut ports = crate::kernel::links(kernel, side)?;
         ports.retain(|port| port.master == Some(link.index));
         let active = match link.info {
@@ -287,10 +283,7 @@ fn below(kernel: &mut dyn Kernel, side: Side, link: &Link) -> Result<Vec<Link>, 
     };
     let found = kernel
         .link_by_index(side, parent)
-        .map_err(|source| Error::Kernel {
-            step: format!("look up link {parent}, the parent of {}", link.name),
-            source,
-        })?;
+        .step(|| format!("look up link {parent}, the parent of {}", link.name))?;
     Ok(found.into_iter().collect())
 }
 

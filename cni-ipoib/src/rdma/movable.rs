@@ -176,7 +176,7 @@ fn enslaved(found: &Found<'_>, around: &Surroundings) -> Option<(String, String)
         on_port(link) || link.index == found.lower.link.index || around.neighbours.contains(&link.name)
     };
     around.links.iter().filter(of_bond).find_map(|link| {
-        if link.kind.as_deref() == Some("bond") {
+        if link.is_bond() {
             let port = around.links.iter().find(|port| port.master == Some(link.index));
             let port = port.map_or_else(|| found.seen.device.name.clone(), |port| port.name.clone());
             return Some((port, link.name.clone()));

@@ -94,7 +94,7 @@ pub fn require_likely(
 fn in_pod(asked: Option<&Rdma>, link: &Link) -> Result<Option<Grant>, Error> {
     match asked {
         Some(rdma) if rdma.netns == RdmaNetns::Shared => Err(RdmaError::Mode {
-            wants: NetnsMode::Shared,
+            asked: NetnsMode::Shared,
             is: NetnsMode::Exclusive,
         }
         .into()),

@@ -5,7 +5,7 @@
 //! pod may have renamed it. So it is found by its [`Identity`], first in the pod.
 
 use super::facts::devices;
-use crate::error::{Error, RdmaError};
+use crate::error::{Error, RdmaError, Step};
 use crate::intent::{Grant, Identity, Sharing};
 use crate::kernel::{Kernel, Side, links};
 use common::netlink::Link;
@@ -35,23 +35,20 @@ pub fn hand_over(kernel: &mut dyn Kernel, grant: &Grant) -> Result<(), Error> {
         return Ok(());
     };
     let Identity { name, index, .. } = &grant.device;
-    kernel.move_rdma_device(*index, Side::Host).map_err(|source| {
-        if source.is(Errno::EOPNOTSUPP) {
-            return Error::Rdma(RdmaError::Kept {
-                device: name.clone(),
-                reason: "its driver cannot take it from its users, so that the kernel does not move it"
-                    .to_owned(),
-                remedy: "leave rdma out, or name a master with another device",
-            });
-        }
-        let step = format!("move RDMA device {name} into the pod");
-        Error::Kernel { step, source }
-    })?;
+    let moved = kernel.move_rdma_device(*index, Side::Host);
+    if matches!(&moved, Err(error) if error.is(Errno::EOPNOTSUPP)) {
+        return Err(Error::Rdma(RdmaError::Kept {
+            device: name.clone(),
+            reason: "its driver cannot take it from its users, so that the kernel does not move it"
+                .to_owned(),
+            remedy: "leave rdma out, or name a master with another device",
+        }));
+    }
+    moved.step(|| format!("move RDMA device {name} into the pod"))?;
     match rename {
-        Some(new) => kernel.rename_rdma_device(Side::Pod, *index, new).map_err(|source| Error::Kernel {
-            step: format!("rename RDMA device {name} to {new} in the pod (names are unique on a node, whatever the namespace)"),
-            source,
-        }),
+        Some(new) => kernel
+            .rename_rdma_device(Side::Pod, *index, new)
+            .step(|| format!("rename RDMA device {name} to {new} in the pod (names are unique on a node, whatever the namespace)")),
         None => Ok(()),
     }
 }
@@ -81,10 +78,7 @@ pub fn bring_back(kernel: &mut dyn Kernel, identity: &Identity) -> Result<bool, 
     }
     kernel
         .move_rdma_device(device.index, Side::Pod)
-        .map_err(|source| Error::Kernel {
-            step: format!("move RDMA device {} back to the host", identity.name),
-            source,
-        })?;
+        .step(|| format!("move RDMA device {} back to the host", identity.name))?;
     Ok(true)
 }
 
@@ -181,10 +175,7 @@ fn rename(kernel: &mut dyn Kernel, side: Side, index: u32, identity: &Identity) 
             );
             Ok(())
         }
-        answer => answer.map_err(|source| Error::Kernel {
-            step: format!("rename an RDMA device back to {}", identity.name),
-            source,
-        }),
+        answer => answer.step(|| format!("rename an RDMA device back to {}", identity.name)),
     }
 }
 

@@ -7,7 +7,7 @@
 
 use super::view::{OfHost, View};
 use super::{Aside, Candidate, Preference, Preferences, RdmaPort};
-use crate::error::{Error, refused};
+use crate::error::{Error, Step};
 use crate::kernel::Kernel;
 use crate::mark;
 use crate::rdma::facts;
@@ -42,7 +42,7 @@ pub fn survey(
     preferences: &Preferences,
     loads: &Loads,
 ) -> Result<Vec<Candidate>, Error> {
-    let links = view.links().map_err(|e| refused("list the links", e))?;
+    let links = view.links().step(|| "list the links")?;
     let devices = facts::all(sysfs)?;
     let survey = Survey {
         sysfs,
@@ -80,7 +80,7 @@ impl<'a> Survey<'a> {
     fn candidate(&self, view: &mut dyn View, link: &Link, load: usize) -> Result<Candidate, Error> {
         let port = self.port(link);
         // A bond has no device itself.
-        let slave = self.ports_of(link).next().filter(|_| is_bond(link));
+        let slave = self.ports_of(link).next().filter(|_| link.is_bond());
         let hardware = slave.unwrap_or(link);
         let pci = self.sysfs.pci_of_netdev(&hardware.name);
         let numa_node = self.sysfs.numa_node_of_netdev(&hardware.name);
@@ -100,7 +100,7 @@ impl<'a> Survey<'a> {
     /// The port of a bond is that of its LAG device, else that of its first port with carrier.
     fn port(&self, link: &Link) -> Option<(&'a Device, &'a Port)> {
         let own = self.sysfs.port_of(self.devices, link);
-        if own.is_some() || !is_bond(link) {
+        if own.is_some() || !link.is_bond() {
             return own;
         }
         let of = |carrying: bool| {
@@ -142,7 +142,7 @@ impl<'a> Survey<'a> {
         if mark::is_ours(link) {
             return Ok(Some(Aside::Always("is the interface of a pod".to_owned())));
         }
-        if is_bond(link) && self.preferences.needs.no_bond {
+        if link.is_bond() && self.preferences.needs.no_bond {
             return Ok(Some(Aside::Always(
                 "is a bond, and bond is \"refuse\"".to_owned(),
             )));
@@ -178,19 +178,19 @@ impl<'a> Survey<'a> {
             };
             let routes = view
                 .routes(over.index)
-                .map_err(|e| refused(format!("list the routes of {}", over.name), e))?;
+                .step(|| format!("list the routes of {}", over.name))?;
             let is_default = |table: Option<u32>| table.is_none_or(|table| table == TABLE_MAIN);
             if routes.iter().any(|r| r.dst.prefix() == 0 && is_default(r.table)) {
                 return Ok(Some(format!(
                     "carries the node's default route{via}; name it if pods may share it"
                 )));
             }
-            if !is_bond(link) {
+            if !link.is_bond() {
                 continue;
             }
             let addresses = view
                 .addresses(over.index)
-                .map_err(|e| refused(format!("list the addresses of {}", over.name), e))?;
+                .step(|| format!("list the addresses of {}", over.name))?;
             if let Some(global) = addresses.iter().find(|address| address.scope == 0) {
                 let address = global.address.ip();
                 return Ok(Some(format!(
@@ -233,7 +233,7 @@ fn trouble(link: &Link, port: Option<(&Device, &Port)>) -> Option<String> {
         return Some(format!("is down (ip link set {} up)", link.name));
     }
     match port {
-        Some((device, port)) if link.layer == LinkLayer::Infiniband && !is_bond(link) => {
+        Some((device, port)) if link.layer == LinkLayer::Infiniband && !link.is_bond() => {
             (port.state != PortState::Active).then(|| {
                 let (name, number, state) = (&device.name, port.number, port.state);
                 format!(
@@ -244,8 +244,4 @@ fn trouble(link: &Link, port: Option<(&Device, &Port)>) -> Option<String> {
         }
         _ => (!link.carrier).then(|| "has no carrier".to_owned()),
     }
-}
-
-fn is_bond(link: &Link) -> bool {
-    link.kind.as_deref() == Some("bond")
 }

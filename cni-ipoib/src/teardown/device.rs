@@ -114,10 +114,10 @@ fn has(other: &Written, was: &Snapshot) -> bool {
 /// Whether the device of the link exists and has a driver, so that the link must be in some namespace.
 fn has_driver(was: &Snapshot) -> bool {
     // Devices of other buses may have no driver link in sysfs.
-    let says = |device: &String| device.starts_with("pci/") || device.starts_with("auxiliary/");
-    let told = was.hardware.device.as_ref().is_some_and(says);
+    let links_driver = |device: &String| device.starts_with("pci/") || device.starts_with("auxiliary/");
+    let linked = was.hardware.device.as_ref().is_some_and(links_driver);
     let path = was.hardware.path.as_ref();
-    path.is_some_and(|path| path.exists() && (!told || path.join("driver").exists()))
+    path.is_some_and(|path| path.exists() && (!linked || path.join("driver").exists()))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@
 
 use super::{Birth, found};
 use crate::detach::{self, Known};
-use crate::error::Error;
+use crate::error::{Error, Step};
 use crate::kernel::{Kernel, Side, links};
 use crate::mark::Mark;
 use common::netlink::{self, Link, LinkChange};
@@ -29,10 +29,7 @@ pub(super) fn create_and_move(kernel: &mut dyn Kernel, new: &Birth<'_>) -> Resul
     };
     kernel
         .move_link(Side::Host, link.index, &enter)
-        .map_err(|source| Error::Kernel {
-            step: format!("move {} into the pod as {}", link.name, new.name),
-            source,
-        })?;
+        .step(|| format!("move {} into the pod as {}", link.name, new.name))?;
     found(kernel, new, new.name)
 }
 
@@ -48,33 +45,28 @@ fn create(kernel: &mut dyn Kernel, new: &Birth<'_>) -> Result<String, Error> {
             Err(e) if e.is(Errno::EEXIST) => {
                 detach::delete(kernel, Side::Host, &Known::marked(mark))?;
             }
-            Err(source) => {
-                return Err(Error::Kernel {
-                    step: format!("create {name} on {} (as {temporary}, to be moved)", child.parent),
-                    source,
-                });
+            refused => {
+                refused
+                    .step(|| format!("create {name} on {} (as {temporary}, to be moved)", child.parent))?;
             }
         }
     }
     let taken: Vec<String> = (0..Mark::TEMPORARY_NAMES)
         .map(|attempt| mark.temporary(attempt))
         .collect();
-    Err(Error::Kernel {
-        step: format!(
+    Err(netlink::Error::kernel(Errno::EEXIST)).step(|| {
+        format!(
             "create {name} on {}: the host has links named {}; rename one",
             child.parent,
             taken.join(", ")
-        ),
-        source: kernel_error(Errno::EEXIST),
+        )
     })
 }
 
 /// The child that was just created, even if it was renamed.
 fn on_host(kernel: &mut dyn Kernel, new: &Birth<'_>, temporary: &str) -> Result<Link, Error> {
     let step = || format!("find {temporary} on the host after creating it");
-    let named = kernel
-        .link(Side::Host, temporary)
-        .map_err(|source| Error::Kernel { step: step(), source })?;
+    let named = kernel.link(Side::Host, temporary).step(step)?;
     if let Some(link) = named.filter(|link| new.mark.is_on(link)) {
         return Ok(link);
     }
@@ -83,12 +75,5 @@ fn on_host(kernel: &mut dyn Kernel, new: &Birth<'_>, temporary: &str) -> Result<
         child_of && new.mark.is_on(link)
     };
     let renamed = links(kernel, Side::Host)?.into_iter().find(ours);
-    renamed.ok_or_else(|| Error::Kernel {
-        step: step(),
-        source: kernel_error(Errno::ENODEV),
-    })
-}
-
-fn kernel_error(errno: Errno) -> netlink::Error {
-    netlink::Error::Kernel { errno, text: None }
+    renamed.ok_or(netlink::Error::kernel(Errno::ENODEV)).step(step)
 }

@@ -6,7 +6,7 @@ fn every_error_names_the_thing_the_cause_and_the_remedy() {
     let table = [
         (
             RdmaError::Mode {
-                wants: NetnsMode::Exclusive,
+                asked: NetnsMode::Exclusive,
                 is: NetnsMode::Shared,
             },
             7,
@@ -50,7 +50,7 @@ fn every_error_names_the_thing_the_cause_and_the_remedy() {
         assert_eq!((error.code().0, error.to_string()), (code, text.to_owned()));
     }
     let other_way = RdmaError::Mode {
-        wants: NetnsMode::Shared,
+        asked: NetnsMode::Shared,
         is: NetnsMode::Exclusive,
     };
     assert!(other_way.to_string().contains("netns_mode=1"), "{other_way}");

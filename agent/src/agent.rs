@@ -7,11 +7,12 @@ use crate::inputs::{Inputs, Source};
 use crate::metrics::Metrics;
 use crate::namespaces::Namespaces;
 use crate::node::Stores;
+use api::client::Clients;
+use api::deadline::Deadline;
 use api::demand::Demand;
 use api::http::Health;
-use api::patience;
 use api::recorder::Events;
-use api::requests::{ApiError, ApiServer, NodeCondition, Registration};
+use api::requests::{ApiError, NodeCondition, Registration, Requests};
 use api::{IpBlock, IpPool};
 use block::owner::NodeIdentity;
 use common::cni::Error;
@@ -44,8 +45,8 @@ pub mod event {
 pub struct Agent {
     /// Its configuration.
     pub config: Config,
-    /// The API server.
-    pub cluster: ApiServer,
+    /// The clients for the API server.
+    pub clients: Clients,
     /// This node's files.
     pub stores: Stores,
     /// All pools, as the watch last reported them.
@@ -111,7 +112,7 @@ impl Agent {
     /// Creates an agent that has not done anything yet.
     pub fn new(
         config: Config,
-        cluster: ApiServer,
+        clients: Clients,
         pools: Store<IpPool>,
         blocks: Store<IpBlock>,
         block_watch: BlockWatchHandle,
@@ -122,7 +123,7 @@ impl Agent {
         };
         Self {
             stores: Stores::new(config.data_dir.clone()),
-            events: Events::new(cluster.client.clone(), reporter),
+            events: Events::new(clients.for_libraries(), reporter),
             demand: Demand::default(),
             metrics: Metrics::default().registered(),
             inputs: Inputs::default(),
@@ -130,7 +131,7 @@ impl Agent {
             reading: Mutex::new(None),
             event_slots: Arc::new(Semaphore::new(EVENTS_IN_FLIGHT)),
             config,
-            cluster,
+            clients,
             pools,
             blocks,
             block_watch,
@@ -149,7 +150,7 @@ impl Agent {
     ///
     /// # Errors
     /// [`ReconcileError`]: the last known state stays.
-    pub async fn refresh_node(&self, at_most: Duration) -> Result<Duration, ReconcileError> {
+    pub async fn refresh_node(&self, api: &Requests, at_most: Duration) -> Result<Duration, ReconcileError> {
         let asked = KernelClock.since_boot()?;
         if let Some(reading) = self
             .reading()
@@ -157,7 +158,7 @@ impl Agent {
         {
             return Ok(reading.asked);
         }
-        let registration = match self.cluster.registration(&self.config.node).await {
+        let registration = match api.registration(&self.config.node).await {
             Ok(registration) => registration,
             Err(trouble) => {
                 if !matches!(trouble, ApiError::NotSent { .. }) {
@@ -204,13 +205,13 @@ impl Agent {
     /// [`ReconcileError`].
     pub async fn write_node_condition(
         &self,
+        api: &Requests,
         kind: &str,
         says: Option<NodeCondition>,
     ) -> Result<(), ReconcileError> {
         let before = self.node_condition(kind);
         let turned = before.map(|before| before.status) != says.as_ref().map(|says| says.status.clone());
-        self.cluster
-            .patch_node_condition(&self.config.node, kind, says.as_ref(), turned)
+        api.patch_node_condition(&self.config.node, kind, says.as_ref(), turned)
             .await?;
         let mut reading = self
             .reading
@@ -262,7 +263,10 @@ impl Agent {
             },
             secondary: None,
         };
-        match patience::limited(self.events.publish(&event, about)).await {
+        match Deadline::background()
+            .limit(self.events.publish(&event, about))
+            .await
+        {
             Ok(Ok(true)) => {}
             Ok(Ok(false)) => {
                 tracing::debug!(reason, "Event not published: the limit of its object is reached");

@@ -13,17 +13,18 @@
 use crate::agent::Agent;
 use crate::inputs::Source;
 use api::IpBlock;
+use api::client::{Clients, WatchResult};
 use api::convert::version_number;
-use api::requests::{ApiError, list_cached};
+use api::deadline::Deadline;
+use api::requests::ApiError;
 use common::cni::error::causes;
 use futures::future::{Fuse, FusedFuture};
 use futures::stream::{AbortHandle, BoxStream, SelectAll, abortable};
-use futures::{FutureExt, Stream, StreamExt};
-use kube::runtime::WatchStreamExt;
+use futures::{FutureExt, StreamExt};
+use kube::ResourceExt;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{ObjectRef, Store};
-use kube::runtime::watcher::{self, Event, watcher};
-use kube::{Api, ResourceExt};
+use kube::runtime::watcher::{self, Event};
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::Arc;
@@ -119,7 +120,7 @@ fn free_connection<'w>(watches: impl Iterator<Item = &'w Watch>) -> Option<Conne
 }
 
 /// An event of a watch, with the name of its block.
-type WatchEvent = (String, watcher::Result<Event<IpBlock>>);
+type WatchEvent = (String, WatchResult<IpBlock>);
 
 /// The meaning of an event for this node.
 #[derive(Debug, PartialEq)]
@@ -280,11 +281,7 @@ impl BlockWatcher {
         let Some(connection) = free_connection(self.watches.values()) else {
             return;
         };
-        let blocks = match connection {
-            Connection::Requests => &agent.cluster.blocks,
-            Connection::Watches => &agent.cluster.watched_blocks,
-        };
-        let (events, stop) = abortable(watch_one(blocks.clone(), name.to_owned()));
+        let (events, stop) = abortable(watch_one(&agent.clients, connection, name.to_owned()));
         self.events.push(events.boxed());
         let watch = Watch {
             since: Instant::now(),
@@ -358,11 +355,13 @@ impl BlockWatcher {
 }
 
 /// Watches one block.
-fn watch_one(blocks: Api<IpBlock>, name: String) -> impl Stream<Item = WatchEvent> + Send {
+fn watch_one(clients: &Clients, connection: Connection, name: String) -> BoxStream<'static, WatchEvent> {
     let this = watcher::Config::default().fields(&format!("metadata.name={name}"));
-    watcher(blocks, this)
-        .default_backoff()
-        .map(move |event| (name.clone(), event))
+    let events = match connection {
+        Connection::Requests => clients.watch(this).boxed(),
+        Connection::Watches => clients.watch_apart(this).boxed(),
+    };
+    events.map(move |event| (name.clone(), event)).boxed()
 }
 
 /// The result of a list.
@@ -383,10 +382,11 @@ async fn list_blocks(agent: &Agent, before: Vec<Arc<IpBlock>>) -> Result<BlockLi
         .map(|block| version_number(&**block))
         .max()
         .unwrap_or_default();
+    let api = agent.clients.requests(Deadline::background());
     Ok(BlockList {
         begun,
         before,
-        blocks: list_cached(&agent.cluster.blocks, &fields, newest).await?,
+        blocks: api.list_cached(&fields, newest).await?,
     })
 }
 

@@ -11,15 +11,14 @@ use crate::serve::Reconcilers;
 use crate::{links, namespaces, serve};
 use api::IpPool;
 use api::client::Clients;
-use api::requests::ApiServer;
 use api::supervisor::{Supervisor, TaskEnded};
 use common::cni::error::causes;
 use futures::StreamExt;
 use ipam::pool::PoolName;
 use kube::ResourceExt;
+use kube::runtime::reflector;
 use kube::runtime::reflector::store;
-use kube::runtime::watcher::{self, Event, watcher};
-use kube::runtime::{WatchStreamExt, reflector};
+use kube::runtime::watcher::{self, Event};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -121,11 +120,11 @@ pub fn start(
     clients: impl Into<Clients>,
     supervisor: &Supervisor,
 ) -> (Arc<Agent>, Reconcilers) {
-    let cluster = ApiServer::new(clients);
+    let clients = clients.into();
     let (pools, pool_writer) = store();
     let (block_watcher, handle, blocks) = BlockWatcher::new();
-    let pool_stream = watcher(cluster.pools.clone(), watcher::Config::default()).default_backoff();
-    let agent = Arc::new(Agent::new(config, cluster, pools, blocks, handle));
+    let pool_stream = clients.watch(watcher::Config::default());
+    let agent = Arc::new(Agent::new(config, clients, pools, blocks, handle));
     let reconcilers = reconcilers(&agent, supervisor);
     let stop = supervisor.stop();
     let (on_pool, on_block, observer) = (reconcilers.clone(), reconcilers.clone(), agent.clone());

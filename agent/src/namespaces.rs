@@ -9,14 +9,14 @@
 
 use crate::agent::Agent;
 use api::IpPool;
-use api::patience::{self, Impatience};
+use api::client::WatchResult;
+use api::deadline::{Deadline, TimedOut};
 use api::requests::ApiError;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Namespace;
+use kube::ResourceExt;
 use kube::core::{PartialObjectMeta, Selector, SelectorExt};
-use kube::runtime::watcher::{self, Event, watcher};
-use kube::runtime::{WatchStreamExt, watcher::Result as Watched};
-use kube::{Api, ResourceExt};
+use kube::runtime::watcher::{self, Event};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -100,7 +100,7 @@ impl Namespaces {
     ///
     /// # Errors
     /// [`ApiError::NoResponse`], if the namespaces cannot be listed in time; [`ApiError::NotSent`].
-    pub async fn selected(&self, selector: &Selector) -> Result<Vec<String>, ApiError> {
+    pub async fn selected(&self, deadline: &Deadline, selector: &Selector) -> Result<Vec<String>, ApiError> {
         self.0
             .send_if_modified(|state| !std::mem::replace(&mut state.wanted, true));
         let mut state = self.0.subscribe();
@@ -109,19 +109,19 @@ impl Namespaces {
             let ready = state.wait_for(|state| state.known.is_some()).await;
             ready.map(|state| state.selected(selector))
         };
-        match patience::limited(names).await {
+        match deadline.limit(names).await {
             Ok(Ok(names)) => Ok(names),
-            Err(Impatience::GivenUp(after)) => {
+            Err(TimedOut::After(after)) => {
                 let why = self.0.borrow().why.clone();
                 let why = why.unwrap_or_else(|| format!("nothing within {:.1} s", after.as_secs_f64()));
                 Err(ApiError::NoResponse { what, why })
             }
             // The sender is part of the agent, so there is one.
-            Err(Impatience::Unasked) | Ok(Err(_)) => Err(ApiError::NotSent { what }),
+            Err(TimedOut::NotSent) | Ok(Err(_)) => Err(ApiError::NotSent { what }),
         }
     }
 
-    fn take(&self, event: Watched<Event<PartialObjectMeta<Namespace>>>) -> bool {
+    fn take(&self, event: WatchResult<PartialObjectMeta<Namespace>>) -> bool {
         let mut changed = false;
         self.0.send_if_modified(|state| match event {
             Ok(event) => {
@@ -152,11 +152,10 @@ pub(crate) async fn run(agent: Arc<Agent>, changed: impl Fn()) {
 
 /// Follows namespaces until no pool selects any.
 async fn follow(agent: &Agent, changed: &impl Fn()) {
-    // For this type `kube` requests only the metadata.
-    let api: Api<PartialObjectMeta<Namespace>> = Api::all(agent.cluster.client.clone());
     // Served from the API server's cache: thousands of agents may list at once.
     let config = watcher::Config::default().any_semantic();
-    let mut events = std::pin::pin!(watcher(api, config).default_backoff());
+    // For this type `kube` requests only the metadata.
+    let mut events = std::pin::pin!(agent.clients.watch::<PartialObjectMeta<Namespace>>(config));
     let mut check = tokio::time::interval(IDLE_CHECK);
     check.reset();
     loop {

@@ -26,6 +26,7 @@ mod withheld;
 
 use crate::agent::{Agent, ReconcileError};
 use addresses::Addresses;
+use api::requests::Requests;
 use claim::Claims;
 use context::{PoolContext, Target};
 use gc::GarbageCollector;
@@ -37,7 +38,6 @@ use round::Part;
 use sharing::Sharing;
 use std::sync::Arc;
 use std::time::Duration;
-use sticky::StickyAddresses;
 use tokio::sync::oneshot;
 
 /// A message to a reconciler.
@@ -79,7 +79,6 @@ pub(crate) struct PoolReconciler {
     blocks: BlockReconciler,
     claims: Claims,
     addresses: Addresses,
-    sticky: StickyAddresses,
     sharing: Sharing,
     garbage: GarbageCollector,
     usage: UsageReporter,
@@ -95,7 +94,6 @@ impl PoolReconciler {
             blocks: BlockReconciler::new(context.clone()),
             claims: Claims::new(context.clone()),
             addresses: Addresses::new(context.clone()),
-            sticky: StickyAddresses::new(context.clone()),
             sharing: Sharing::new(context.clone()),
             garbage: GarbageCollector::new(context.clone()),
             usage: UsageReporter::new(context.clone()),
@@ -105,15 +103,15 @@ impl PoolReconciler {
     }
 
     /// Reconciles the node's part of the pool by one step or several.
-    async fn reconcile(&mut self) -> Result<(), ReconcileError> {
+    async fn reconcile(&mut self, api: &Requests) -> Result<(), ReconcileError> {
         let asked = self
             .context
             .agent
-            .refresh_node(self.blocks.known().node_max_age())
+            .refresh_node(api, self.blocks.known().node_max_age())
             .await?;
         // This comes first because the next steps may fail.
         self.blocks.known_mut().forget_reported();
-        let target = self.context.target()?;
+        let target = self.context.target(api)?;
         if target.accepted.is_none() && self.context.file().await?.is_none() {
             self.context.agent.metrics.holds_nothing(&self.context.pool);
             return Ok(());
@@ -165,12 +163,12 @@ impl PoolReconciler {
     }
 
     /// The work of one round. After a release by a plugin, released addresses come first.
-    async fn work(&mut self, after_release: bool) -> Result<(), ReconcileError> {
+    async fn work(&mut self, api: &Requests, after_release: bool) -> Result<(), ReconcileError> {
         let released = if after_release {
-            self.garbage.release_ended(&mut self.addresses).await
+            self.garbage.release_ended(api, &mut self.addresses).await
         } else {
             Ok(())
         };
-        Box::pin(self.reconcile()).await.and(released)
+        Box::pin(self.reconcile(api)).await.and(released)
     }
 }

@@ -8,7 +8,7 @@ use crate::agent::Agent;
 use crate::inputs::Source;
 use crate::pool_reconciler::{Message, PluginRequest, Response};
 use api::convert::version_number;
-use api::patience::QUESTION;
+use api::deadline::PLUGIN_LIMIT;
 use api::supervisor::Supervisor;
 use common::cni::{Code, Error};
 use ipam::agent::{LIMIT, MESSAGE_MAX, Reply, Request, Verb};
@@ -164,7 +164,7 @@ async fn reject_unknown(request: &Request, asked: Instant, agent: &Agent) -> Opt
         if agent.inputs.has_read(Source::Pools) {
             break unknown(pool);
         }
-        if asked.elapsed() >= QUESTION {
+        if asked.elapsed() >= PLUGIN_LIMIT {
             let why = agent.inputs.problems().join("; ");
             break Error::new(Code::API_UNREACHABLE, format!("pool {pool}: {why}"));
         }

@@ -10,6 +10,9 @@ mod tunnel;
 
 pub use tunnel::ProxyError;
 
+use crate::deadline::Deadline;
+use crate::requests::{Object, Requests};
+use futures::Stream;
 use hyper::Uri;
 use hyper::rt::{Read, Write};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
@@ -20,7 +23,8 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::retry::RetryPolicy;
 use kube::client::{Body, ConfigExt};
 use kube::config::Kubeconfig;
-use kube::{Client, Config};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client, Config};
 use std::time::Duration;
 use tower::retry::RetryLayer;
 use tower::{BoxError, Service, ServiceBuilder};
@@ -53,9 +57,9 @@ pub async fn configuration() -> Result<Config, String> {
 #[derive(Clone)]
 pub struct Clients {
     /// For requests, and for the few watches that every agent has.
-    pub requests: Client,
-    /// For more watches than can share a connection with requests (`crate::follow`).
-    pub watches: Client,
+    requests: Client,
+    /// For more watches than can share a connection with requests (`agent::block_watch`).
+    watches: Client,
 }
 
 impl Clients {
@@ -69,6 +73,49 @@ impl Clients {
             watches: new(config.clone())?,
         })
     }
+
+    /// Requests until `deadline`.
+    pub fn requests(&self, deadline: Deadline) -> Requests {
+        Requests::new(self.requests.clone(), deadline)
+    }
+
+    /// Watches the objects that `config` selects, for ever, on the connection of requests. Restarts the watch after an
+    /// error.
+    pub fn watch<K: Watched>(
+        &self,
+        config: watcher::Config,
+    ) -> impl Stream<Item = WatchResult<K>> + Send + use<K> {
+        watch(&self.requests, config)
+    }
+
+    /// As [`Self::watch`], on the connection that only watches use.
+    pub fn watch_apart<K: Watched>(
+        &self,
+        config: watcher::Config,
+    ) -> impl Stream<Item = WatchResult<K>> + Send + use<K> {
+        watch(&self.watches, config)
+    }
+
+    /// The client of requests, for libraries that send requests themselves: Events and the leader election. Their callers
+    /// limit the time.
+    pub fn for_libraries(&self) -> Client {
+        self.requests.clone()
+    }
+}
+
+/// An object that can be watched.
+pub trait Watched: Object + Send + 'static {}
+
+impl<K: Object + Send + 'static> Watched for K {}
+
+/// An event of a watch, or its error.
+pub type WatchResult<K> = watcher::Result<watcher::Event<K>>;
+
+fn watch<K: Watched>(
+    client: &Client,
+    config: watcher::Config,
+) -> impl Stream<Item = WatchResult<K>> + Send + use<K> {
+    watcher::watcher(Api::all(client.clone()), config).default_backoff()
 }
 
 /// Uses one client for requests and watches.

@@ -3,8 +3,8 @@
 //! command and the tests share. The manifests in `conf/crds` are generated from these types.
 //!
 //! The root module exports the types. `block_layout`, `accepted_pool`, `listing`, `sticky` and `convert` are pure.
-//! `requests` sends requests, each with its precondition. `client`, `http`, `process`, `recorder`, `request_metrics` and
-//! `supervisor` serve both daemons.
+//! `requests` sends requests, each with its precondition and a `deadline`. `client`, `http`, `process`, `recorder`,
+//! `request_metrics` and `supervisor` serve both daemons.
 //!
 //! Invariant: every stored object has passed the rules beside its type, so code need not validate it again.
 //!
@@ -23,12 +23,12 @@ pub mod block_layout;
 mod cel;
 pub mod client;
 pub mod convert;
+pub mod deadline;
 pub mod demand;
 pub mod http;
 pub mod links;
 pub mod listing;
 pub mod pace;
-pub mod patience;
 pub mod pool;
 pub mod process;
 pub mod quarantine;

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Requests to the API server. Each has a time limit (`crate::patience`) and the precondition that makes it safe if it
-//! takes effect late.
+//! Requests to the API server. Each has a [`Deadline`] and the precondition that makes it safe if it takes effect late.
 
 mod patch;
 mod registration;
 
 pub use registration::{NodeCondition, Registration, conditions, registration_state};
 
-use crate::client::Clients;
 use crate::convert::LEASES;
-use crate::patience::{self, Impatience};
+use crate::deadline::{Deadline, TimedOut};
 use crate::request_metrics::REQUESTS;
-use crate::{AddressSpace, AddressState, IpAddress, IpBlock, IpPool};
+use crate::{AddressState, IpAddress, IpBlock};
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, VersionMatch};
+use kube::core::{ClusterResourceScope, NamespaceResourceScope};
 use kube::{Api, Client, Resource, ResourceExt};
 use patch::Part;
 use serde::Serialize;
@@ -71,31 +70,22 @@ pub enum WriteResult<T> {
     Conflict,
 }
 
-/// The API server.
+/// Sends requests to the API server. All of them have the same deadline.
 #[derive(Clone)]
-pub struct ApiServer {
-    /// The client for all requests.
-    pub client: Client,
-    /// Pools.
-    pub pools: Api<IpPool>,
-    /// Address spaces.
-    pub spaces: Api<AddressSpace>,
-    /// Blocks.
-    pub blocks: Api<IpBlock>,
-    /// Blocks, through the client for watches, which has its own connection ([`Clients::watches`]).
-    pub watched_blocks: Api<IpBlock>,
-    /// Addresses.
-    pub addresses: Api<IpAddress>,
-    /// Nodes.
-    pub nodes: Api<Node>,
-    /// Namespaces.
-    pub namespaces: Api<Namespace>,
+pub struct Requests {
+    client: Client,
+    deadline: Deadline,
 }
 
 /// An object whose kind is known at compile time.
 pub trait Object: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug {}
 
 impl<K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug> Object for K {}
+
+/// An object that is in no namespace.
+pub trait ClusterObject: Object + Resource<Scope = ClusterResourceScope> {}
+
+impl<K: Object + Resource<Scope = ClusterResourceScope>> ClusterObject for K {}
 
 /// Describes a request about one object in the style of kubectl, such as `GET ipblocks/default-4-0a000000-26`.
 fn request<K: Object>(verb: &str, name: &str) -> String {
@@ -108,50 +98,19 @@ fn request_of<K: Object>(verb: &str, object: &K) -> (String, String) {
     (request::<K>(verb, &name), name)
 }
 
-async fn send<T>(
-    what: &str,
-    request: impl Future<Output = Result<T, kube::Error>>,
-) -> Result<Result<T, Box<kube::core::Status>>, ApiError> {
-    let unanswered = |why: String| ApiError::NoResponse {
-        what: what.to_owned(),
-        why,
-    };
-    // kube's client retries by itself on 429, 503 and 504. To the API server, such a request may arrive twice. The second
-    // attempt then fails: the name is taken, or the version has changed. The result is `WriteResult::Conflict`, and the caller
-    // reads the object again.
-    let begun = std::time::Instant::now();
-    let (result, error) = match patience::limited(request).await {
-        Err(Impatience::Unasked) => {
-            return Err(ApiError::NotSent {
-                what: what.to_owned(),
-            });
-        }
-        Err(Impatience::GivenUp(after)) => {
-            let why = format!("nothing within {:.1} s", after.as_secs_f64());
-            (Err(unanswered(why)), Some("timeout"))
-        }
-        Ok(Ok(value)) => (Ok(Ok(value)), None),
-        // After 429 and 5xx, the request may have taken effect or not.
-        Ok(Err(kube::Error::Api(status))) if status.code == 429 || status.code >= 500 => {
-            let why = format!("{} ({})", status.message, status.code);
-            (Err(unanswered(why)), Some("overload"))
-        }
-        // Expected: a name that is taken, an object that is gone, a version that is old.
-        Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => (Ok(Err(status)), None),
-        Ok(Err(kube::Error::Api(status))) => (Ok(Err(status)), Some("refused")),
-        Ok(Err(e)) => (
-            Err(unanswered(common::cni::error::causes(&e))),
-            Some("connection"),
-        ),
-    };
-    REQUESTS.record(what, begun.elapsed(), error);
-    result
-}
-
 fn refused(what: &str, status: &kube::core::Status) -> ApiError {
     ApiError::Rejected {
         what: what.to_owned(),
         why: format!("{} ({})", status.message, status.code),
+    }
+}
+
+/// The result of a write with a precondition.
+fn written<T>(what: &str, answer: Result<T, Box<kube::core::Status>>) -> Result<WriteResult<T>, ApiError> {
+    match answer {
+        Ok(object) => Ok(WriteResult::Applied(object)),
+        Err(status) if matches!(status.code, 404 | 409) => Ok(WriteResult::Conflict),
+        Err(status) => Err(refused(what, &status)),
     }
 }
 
@@ -166,270 +125,308 @@ fn unchanged<K: Resource>(object: &K) -> DeleteParams {
     }
 }
 
-/// Reads the object of this name from the API server, past every cache. Returns `None` if there is no such object.
-///
-/// # Errors
-/// [`ApiError`].
-pub async fn get<K: Object>(api: &Api<K>, name: &str) -> Result<Option<K>, ApiError> {
-    let what = request::<K>("GET", name);
-    match send(&what, api.get(name)).await? {
-        Ok(object) => Ok(Some(object)),
-        Err(status) if status.code == 404 => Ok(None),
-        Err(status) => Err(refused(&what, &status)),
+impl Requests {
+    /// Requests through `client` until `deadline`.
+    pub fn new(client: Client, deadline: Deadline) -> Self {
+        Self { client, deadline }
     }
-}
 
-/// Creates an object. Returns [`WriteResult::Conflict`] if the name is taken.
-///
-/// # Errors
-/// [`ApiError`].
-pub async fn create<K: Object + Serialize>(api: &Api<K>, object: &K) -> Result<WriteResult<K>, ApiError> {
-    let (what, _) = request_of("CREATE", object);
-    match send(&what, api.create(&PostParams::default(), object)).await? {
-        Ok(object) => Ok(WriteResult::Applied(object)),
-        Err(status) if status.code == 409 => Ok(WriteResult::Conflict),
-        Err(status) => Err(refused(&what, &status)),
+    /// When the requests time out.
+    pub fn deadline(&self) -> &Deadline {
+        &self.deadline
     }
-}
 
-/// Changes an object, if the API server still has the version that `object` was made from. Members that this program does
-/// not know stay.
-///
-/// # Errors
-/// [`ApiError`].
-pub async fn replace<K: Object + Serialize>(api: &Api<K>, object: &K) -> Result<WriteResult<K>, ApiError> {
-    replace_part(api, object, Part::Main).await
-}
-
-/// Changes only the finalizers and annotations of an object, if the API server still has the version that `object` was
-/// made from.
-///
-/// # Errors
-/// [`ApiError`].
-pub async fn replace_metadata<K: Object + Serialize>(
-    api: &Api<K>,
-    object: &K,
-) -> Result<WriteResult<K>, ApiError> {
-    replace_part(api, object, Part::Metadata).await
-}
-
-async fn replace_part<K: Object + Serialize>(
-    api: &Api<K>,
-    object: &K,
-    part: Part,
-) -> Result<WriteResult<K>, ApiError> {
-    let verb = match part {
-        Part::Status => "PATCH status of",
-        Part::Main | Part::Metadata => "PATCH",
-    };
-    let (what, name) = request_of(verb, object);
-    let unsent = |why| ApiError::Rejected {
-        what: what.clone(),
-        why,
-    };
-    let patch = Patch::Merge(patch::of(object, part).map_err(unsent)?);
-    let params = PatchParams::default();
-    let answer = match part {
-        Part::Status => send(&what, api.patch_status(&name, &params, &patch)).await?,
-        Part::Main | Part::Metadata => send(&what, api.patch(&name, &params, &patch)).await?,
-    };
-    match answer {
-        Ok(object) => Ok(WriteResult::Applied(object)),
-        Err(status) if matches!(status.code, 404 | 409) => Ok(WriteResult::Conflict),
-        Err(status) => Err(refused(&what, &status)),
+    fn all<K: Object>(&self) -> Api<K> {
+        Api::all(self.client.clone())
     }
-}
 
-/// Deletes an object, if the API server still has the version that was read.
-///
-/// # Errors
-/// [`ApiError`].
-pub async fn delete<K: Object>(api: &Api<K>, object: &K) -> Result<WriteResult<()>, ApiError> {
-    let (what, name) = request_of("DELETE", object);
-    match send(&what, api.delete(&name, &unchanged(object))).await? {
-        Ok(_) => Ok(WriteResult::Applied(())),
-        Err(status) if matches!(status.code, 404 | 409) => Ok(WriteResult::Conflict),
-        Err(status) => Err(refused(&what, &status)),
+    fn namespaced<K: Object + Resource<Scope = NamespaceResourceScope>>(&self, namespace: &str) -> Api<K> {
+        Api::namespaced(self.client.clone(), namespace)
     }
-}
 
-/// Deletes a block, if the API server still has the version that was read: first its finalizer, then the block itself. A
-/// process that dies between the two leaves a block without finalizer. Its owner deletes that block in a later round.
-///
-/// # Errors
-/// [`ApiError`].
-pub async fn delete_block(api: &Api<IpBlock>, block: &IpBlock) -> Result<WriteResult<()>, ApiError> {
-    if !block.finalizers().iter().any(|name| name == LEASES) {
-        return delete(api, block).await;
-    }
-    let mut bare = block.clone();
-    bare.finalizers_mut().retain(|name| name != LEASES);
-    let WriteResult::Applied(bare) = replace(api, &bare).await? else {
-        return Ok(WriteResult::Conflict);
-    };
-    if bare.metadata.deletion_timestamp.is_some() {
-        // The API server deletes the block together with its last finalizer.
-        return Ok(WriteResult::Applied(()));
-    }
-    delete(api, &bare).await
-}
-
-/// Releases an address, if the API server still has the version that was read. An address with a holder becomes `Kept`;
-/// any other object is deleted.
-///
-/// # Errors
-/// [`ApiError`].
-pub async fn release_address(api: &Api<IpAddress>, address: &IpAddress) -> Result<WriteResult<()>, ApiError> {
-    if address.spec.holder.is_none() {
-        return delete(api, address).await;
-    }
-    let mut kept = address.clone();
-    kept.spec.state = AddressState::Kept;
-    kept.spec.attachment = None;
-    Ok(match replace(api, &kept).await? {
-        WriteResult::Applied(_) => WriteResult::Applied(()),
-        WriteResult::Conflict => WriteResult::Conflict,
-    })
-}
-
-/// Patches the status of an object, whatever its version.
-///
-/// # Errors
-/// [`ApiError`].
-pub async fn patch_status<K: Object>(
-    api: &Api<K>,
-    name: &str,
-    status: impl Serialize,
-) -> Result<WriteResult<K>, ApiError> {
-    merge_status(api, name, serde_json::json!({ "status": status })).await
-}
-
-async fn merge_status<K: Object>(
-    api: &Api<K>,
-    name: &str,
-    patch: serde_json::Value,
-) -> Result<WriteResult<K>, ApiError> {
-    let what = request::<K>("PATCH", &format!("{name}/status"));
-    let params = PatchParams {
-        field_manager: Some(MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
-    match send(&what, api.patch_status(name, &params, &Patch::Merge(patch))).await? {
-        Ok(object) => Ok(WriteResult::Applied(object)),
-        Err(e) if matches!(e.code, 404 | 409) => Ok(WriteResult::Conflict),
-        Err(e) => Err(refused(&what, &e)),
-    }
-}
-
-/// Changes members of the status of an object, if the API server still has the version that was read. Without that
-/// precondition a late report could undo a newer one.
-///
-/// # Errors
-/// [`ApiError`].
-pub async fn update_status<K: Object>(
-    api: &Api<K>,
-    object: &K,
-    status: impl Serialize,
-) -> Result<WriteResult<K>, ApiError> {
-    let name = object.meta().name.clone().unwrap_or_default();
-    let version = object.meta().resource_version.clone();
-    let patch = serde_json::json!({ "metadata": { "resourceVersion": version }, "status": status });
-    merge_status(api, &name, patch).await
-}
-
-/// Changes the status of an object, if the API server still has the version that `object` was made from. Members that
-/// this program does not know stay.
-///
-/// # Errors
-/// [`ApiError`].
-pub async fn replace_status<K: Object + Serialize>(
-    api: &Api<K>,
-    object: &K,
-) -> Result<WriteResult<K>, ApiError> {
-    replace_part(api, object, Part::Status).await
-}
-
-/// Lists all objects that `fields` selects, page by page.
-///
-/// # Errors
-/// [`ApiError`].
-pub async fn list<K: Object>(api: &Api<K>, fields: &str) -> Result<Vec<K>, ApiError> {
-    let what = match fields {
-        "" => format!("LIST {}", K::plural(&())),
-        fields => format!("LIST {} ({fields})", K::plural(&())),
-    };
-    let mut all = Vec::new();
-    let mut params = ListParams::default().fields(fields).limit(PAGE);
-    loop {
-        let page = match send(&what, api.list(&params)).await? {
-            Ok(page) => page,
-            Err(status) => return Err(refused(&what, &status)),
+    async fn send<T>(
+        &self,
+        what: &str,
+        request: impl Future<Output = Result<T, kube::Error>>,
+    ) -> Result<Result<T, Box<kube::core::Status>>, ApiError> {
+        let unanswered = |why: String| ApiError::NoResponse {
+            what: what.to_owned(),
+            why,
         };
-        all.extend(page.items);
-        match page.metadata.continue_ {
-            Some(next) if !next.is_empty() => params.continue_token = Some(next),
-            _ => return Ok(all),
+        // kube's client retries by itself on 429, 503 and 504. To the API server, such a request may arrive twice. The second
+        // attempt then fails: the name is taken, or the version has changed. The result is `WriteResult::Conflict`, and the caller
+        // reads the object again.
+        let begun = std::time::Instant::now();
+        let (result, error) = match self.deadline.limit(request).await {
+            Err(TimedOut::NotSent) => {
+                return Err(ApiError::NotSent {
+                    what: what.to_owned(),
+                });
+            }
+            Err(TimedOut::After(after)) => {
+                let why = format!("nothing within {:.1} s", after.as_secs_f64());
+                (Err(unanswered(why)), Some("timeout"))
+            }
+            Ok(Ok(value)) => (Ok(Ok(value)), None),
+            // After 429 and 5xx, the request may have taken effect or not.
+            Ok(Err(kube::Error::Api(status))) if status.code == 429 || status.code >= 500 => {
+                let why = format!("{} ({})", status.message, status.code);
+                (Err(unanswered(why)), Some("overload"))
+            }
+            // Expected: a name that is taken, an object that is gone, a version that is old.
+            Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => (Ok(Err(status)), None),
+            Ok(Err(kube::Error::Api(status))) => (Ok(Err(status)), Some("refused")),
+            Ok(Err(e)) => (
+                Err(unanswered(common::cni::error::causes(&e))),
+                Some("connection"),
+            ),
+        };
+        REQUESTS.record(what, begun.elapsed(), error);
+        result
+    }
+
+    /// Reads the object of this name from the API server, past every cache. Returns `None` if there is no such object.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn get<K: ClusterObject>(&self, name: &str) -> Result<Option<K>, ApiError> {
+        self.get_with(&self.all(), name).await
+    }
+
+    async fn get_with<K: Object>(&self, api: &Api<K>, name: &str) -> Result<Option<K>, ApiError> {
+        let what = request::<K>("GET", name);
+        match self.send(&what, api.get(name)).await? {
+            Ok(object) => Ok(Some(object)),
+            Err(status) if status.code == 404 => Ok(None),
+            Err(status) => Err(refused(&what, &status)),
         }
     }
-}
 
-/// Lists all objects that `fields` selects from the API server's cache, at this `version` of the kind or newer. Version 0
-/// accepts any.
-///
-/// If many objects are being written, the API server may serve a consistent list from etcd and decode every object of the
-/// kind. It never does so for this list.
-///
-/// # Errors
-/// [`ApiError`].
-pub async fn list_cached<K: Object>(api: &Api<K>, fields: &str, version: u64) -> Result<Vec<K>, ApiError> {
-    let what = format!("LIST {} ({fields}), version {version} or later", K::plural(&()));
-    let params = ListParams::default()
-        .fields(fields)
-        .matching(VersionMatch::NotOlderThan)
-        .at(&version.to_string());
-    match send(&what, api.list(&params)).await? {
-        Ok(all) => Ok(all.items),
-        Err(status) => Err(refused(&what, &status)),
-    }
-}
-
-/// Lists the names of all objects of a kind, page by page, without their content.
-///
-/// # Errors
-/// [`ApiError`].
-pub async fn list_names<K: Object>(api: &Api<K>) -> Result<Vec<String>, ApiError> {
-    let what = format!("LIST {}, names alone", K::plural(&()));
-    let mut all = Vec::new();
-    let mut params = ListParams::default().limit(PAGE);
-    loop {
-        let page = match send(&what, api.list_metadata(&params)).await? {
-            Ok(page) => page,
-            Err(status) => return Err(refused(&what, &status)),
-        };
-        all.extend(page.items.into_iter().filter_map(|object| object.metadata.name));
-        match page.metadata.continue_ {
-            Some(next) if !next.is_empty() => params.continue_token = Some(next),
-            _ => return Ok(all),
+    /// Creates an object. Returns [`WriteResult::Conflict`] if the name is taken.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn create<K: ClusterObject + Serialize>(&self, object: &K) -> Result<WriteResult<K>, ApiError> {
+        let ((what, _), api) = (request_of("CREATE", object), self.all());
+        match self
+            .send(&what, api.create(&PostParams::default(), object))
+            .await?
+        {
+            Ok(object) => Ok(WriteResult::Applied(object)),
+            Err(status) if status.code == 409 => Ok(WriteResult::Conflict),
+            Err(status) => Err(refused(&what, &status)),
         }
     }
-}
 
-impl ApiServer {
-    /// The API server behind `clients`.
-    pub fn new(clients: impl Into<Clients>) -> Self {
-        let Clients {
-            requests: client,
-            watches,
-        } = clients.into();
-        Self {
-            watched_blocks: Api::all(watches),
-            pools: Api::all(client.clone()),
-            spaces: Api::all(client.clone()),
-            blocks: Api::all(client.clone()),
-            addresses: Api::all(client.clone()),
-            nodes: Api::all(client.clone()),
-            namespaces: Api::all(client.clone()),
-            client,
+    /// Changes an object, if the API server still has the version that `object` was made from. Members that this program does
+    /// not know stay.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn replace<K: ClusterObject + Serialize>(
+        &self,
+        object: &K,
+    ) -> Result<WriteResult<K>, ApiError> {
+        self.replace_part(object, Part::Main).await
+    }
+
+    /// Changes only the finalizers and annotations of an object, if the API server still has the version that `object` was
+    /// made from.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn replace_metadata<K: ClusterObject + Serialize>(
+        &self,
+        object: &K,
+    ) -> Result<WriteResult<K>, ApiError> {
+        self.replace_part(object, Part::Metadata).await
+    }
+
+    async fn replace_part<K: ClusterObject + Serialize>(
+        &self,
+        object: &K,
+        part: Part,
+    ) -> Result<WriteResult<K>, ApiError> {
+        let verb = match part {
+            Part::Status => "PATCH status of",
+            Part::Main | Part::Metadata => "PATCH",
+        };
+        let (what, name) = request_of(verb, object);
+        let unsent = |why| ApiError::Rejected {
+            what: what.clone(),
+            why,
+        };
+        let patch = Patch::Merge(patch::of(object, part).map_err(unsent)?);
+        let (api, params) = (self.all::<K>(), PatchParams::default());
+        let answer = match part {
+            Part::Status => self.send(&what, api.patch_status(&name, &params, &patch)).await?,
+            Part::Main | Part::Metadata => self.send(&what, api.patch(&name, &params, &patch)).await?,
+        };
+        written(&what, answer)
+    }
+
+    /// Deletes an object, if the API server still has the version that was read.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn delete<K: ClusterObject>(&self, object: &K) -> Result<WriteResult<()>, ApiError> {
+        let (what, name) = request_of("DELETE", object);
+        let api = self.all::<K>();
+        let answer = self.send(&what, api.delete(&name, &unchanged(object))).await?;
+        written(&what, answer.map(drop))
+    }
+
+    /// Deletes a block, if the API server still has the version that was read: first its finalizer, then the block itself. A
+    /// process that dies between the two leaves a block without finalizer. Its owner deletes that block in a later round.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn delete_block(&self, block: &IpBlock) -> Result<WriteResult<()>, ApiError> {
+        if !block.finalizers().iter().any(|name| name == LEASES) {
+            return self.delete(block).await;
+        }
+        let mut bare = block.clone();
+        bare.finalizers_mut().retain(|name| name != LEASES);
+        let WriteResult::Applied(bare) = self.replace(&bare).await? else {
+            return Ok(WriteResult::Conflict);
+        };
+        if bare.metadata.deletion_timestamp.is_some() {
+            // The API server deletes the block together with its last finalizer.
+            return Ok(WriteResult::Applied(()));
+        }
+        self.delete(&bare).await
+    }
+
+    /// Releases an address, if the API server still has the version that was read. An address with a holder becomes `Kept`;
+    /// any other object is deleted.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn release_address(&self, address: &IpAddress) -> Result<WriteResult<()>, ApiError> {
+        if address.spec.holder.is_none() {
+            return self.delete(address).await;
+        }
+        let mut kept = address.clone();
+        kept.spec.state = AddressState::Kept;
+        kept.spec.attachment = None;
+        Ok(match self.replace(&kept).await? {
+            WriteResult::Applied(_) => WriteResult::Applied(()),
+            WriteResult::Conflict => WriteResult::Conflict,
+        })
+    }
+
+    /// Patches the status of an object, whatever its version.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn patch_status<K: ClusterObject>(
+        &self,
+        name: &str,
+        status: impl Serialize,
+    ) -> Result<WriteResult<K>, ApiError> {
+        self.merge_status(name, serde_json::json!({ "status": status }))
+            .await
+    }
+
+    async fn merge_status<K: ClusterObject>(
+        &self,
+        name: &str,
+        patch: serde_json::Value,
+    ) -> Result<WriteResult<K>, ApiError> {
+        let what = request::<K>("PATCH", &format!("{name}/status"));
+        let params = PatchParams {
+            field_manager: Some(MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        let (api, patch) = (self.all(), Patch::Merge(patch));
+        let answer = self.send(&what, api.patch_status(name, &params, &patch)).await?;
+        written(&what, answer)
+    }
+
+    /// Changes members of the status of an object, if the API server still has the version that was read. Without that
+    /// precondition a late report could undo a newer one.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn update_status<K: ClusterObject>(
+        &self,
+        object: &K,
+        status: impl Serialize,
+    ) -> Result<WriteResult<K>, ApiError> {
+        let name = object.meta().name.clone().unwrap_or_default();
+        let version = object.meta().resource_version.clone();
+        let patch = serde_json::json!({ "metadata": { "resourceVersion": version }, "status": status });
+        self.merge_status(&name, patch).await
+    }
+
+    /// Changes the status of an object, if the API server still has the version that `object` was made from. Members that
+    /// this program does not know stay.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn replace_status<K: ClusterObject + Serialize>(
+        &self,
+        object: &K,
+    ) -> Result<WriteResult<K>, ApiError> {
+        self.replace_part(object, Part::Status).await
+    }
+
+    /// Lists all objects that `fields` selects, page by page.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn list<K: Object>(&self, fields: &str) -> Result<Vec<K>, ApiError> {
+        let what = match fields {
+            "" => format!("LIST {}", K::plural(&())),
+            fields => format!("LIST {} ({fields})", K::plural(&())),
+        };
+        let (api, mut all) = (self.all::<K>(), Vec::new());
+        let mut params = ListParams::default().fields(fields).limit(PAGE);
+        loop {
+            let page = self.send(&what, api.list(&params)).await?;
+            let page = page.map_err(|status| refused(&what, &status))?;
+            all.extend(page.items);
+            match page.metadata.continue_ {
+                Some(next) if !next.is_empty() => params.continue_token = Some(next),
+                _ => return Ok(all),
+            }
+        }
+    }
+
+    /// Lists all objects that `fields` selects from the API server's cache, at this `version` of the kind or newer. Version 0
+    /// accepts any.
+    ///
+    /// If many objects are being written, the API server may serve a consistent list from etcd and decode every object of the
+    /// kind. It never does so for this list.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn list_cached<K: Object>(&self, fields: &str, version: u64) -> Result<Vec<K>, ApiError> {
+        let what = format!("LIST {} ({fields}), version {version} or later", K::plural(&()));
+        let params = ListParams::default()
+            .fields(fields)
+            .matching(VersionMatch::NotOlderThan)
+            .at(&version.to_string());
+        let all = self.send(&what, self.all().list(&params)).await?;
+        all.map_or_else(|status| Err(refused(&what, &status)), |all| Ok(all.items))
+    }
+
+    /// Lists the names of all objects of a kind, page by page, without their content.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn list_names<K: Object>(&self) -> Result<Vec<String>, ApiError> {
+        let what = format!("LIST {}, names alone", K::plural(&()));
+        let (api, mut all) = (self.all::<K>(), Vec::new());
+        let mut params = ListParams::default().limit(PAGE);
+        loop {
+            let page = self.send(&what, api.list_metadata(&params)).await?;
+            let page = page.map_err(|status| refused(&what, &status))?;
+            all.extend(page.items.into_iter().filter_map(|object| object.metadata.name));
+            match page.metadata.continue_ {
+                Some(next) if !next.is_empty() => params.continue_token = Some(next),
+                _ => return Ok(all),
+            }
         }
     }
 
@@ -438,7 +435,7 @@ impl ApiServer {
     /// # Errors
     /// [`ApiError`].
     pub async fn namespace_labels(&self, name: &str) -> Result<Option<BTreeMap<String, String>>, ApiError> {
-        let namespace = get(&self.namespaces, name).await?;
+        let namespace: Option<Namespace> = self.get(name).await?;
         Ok(namespace.map(|namespace| namespace.metadata.labels.unwrap_or_default()))
     }
 
@@ -447,7 +444,7 @@ impl ApiServer {
     /// # Errors
     /// [`ApiError`].
     pub async fn addresses_of(&self, node: &str) -> Result<Vec<IpAddress>, ApiError> {
-        list(&self.addresses, &format!("spec.node.node={node}")).await
+        self.list(&format!("spec.node.node={node}")).await
     }
 
     /// Lists the addresses, of all pools, whose holder is this pod or was an earlier pod of the same name.
@@ -456,7 +453,7 @@ impl ApiServer {
     /// [`ApiError`].
     pub async fn addresses_held_for(&self, namespace: &str, pod: &str) -> Result<Vec<IpAddress>, ApiError> {
         let fields = format!("spec.holder.namespace={namespace},spec.holder.pod={pod}");
-        list(&self.addresses, &fields).await
+        self.list(&fields).await
     }
 
     /// The `StatefulSet` of this name, or `None` if there is no such object.
@@ -464,11 +461,7 @@ impl ApiServer {
     /// # Errors
     /// [`ApiError`].
     pub async fn stateful_set(&self, namespace: &str, name: &str) -> Result<Option<StatefulSet>, ApiError> {
-        get(
-            &Api::<StatefulSet>::namespaced(self.client.clone(), namespace),
-            name,
-        )
-        .await
+        self.get_with(&self.namespaced(namespace), name).await
     }
 
     /// The pod of this name, or `None` if there is no such pod.
@@ -476,6 +469,6 @@ impl ApiServer {
     /// # Errors
     /// [`ApiError`].
     pub async fn pod(&self, namespace: &str, name: &str) -> Result<Option<Pod>, ApiError> {
-        get(&Api::<Pod>::namespaced(self.client.clone(), namespace), name).await
+        self.get_with(&self.namespaced(namespace), name).await
     }
 }

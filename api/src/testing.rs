@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Pools for the tests of this crate and of the crates that link it.
+//! Pools and clients for the tests of this crate and of the crates that link it.
 
 #![allow(clippy::unwrap_used, reason = "a fixture that cannot be made fails its test")]
 
 use crate::IpPool;
 use crate::accepted_pool::AcceptedPool;
+use crate::client::Clients;
 use common::cni::Error;
+use hyper::{Request, Response};
+use kube::Client;
+use kube::client::Body;
 use serde_json::{Value, json};
+use std::future::pending;
+use tower::service_fn;
 
 /// A pool called `name` of generation 3.
 ///
@@ -39,4 +45,16 @@ pub fn small_pool() -> AcceptedPool {
         &json!({ "ranges": [{ "subnet": "10.1.0.0/24", "gateway": "none" }], "blockSize": { "v4": 16 } }),
     )
     .unwrap()
+}
+
+/// Clients of an API server that never answers.
+///
+/// # Panics
+/// Without a tokio runtime.
+pub fn silent_clients() -> Clients {
+    let never = service_fn(async |_: Request<Body>| {
+        pending::<()>().await;
+        Ok::<_, std::io::Error>(Response::new(Body::empty()))
+    });
+    Client::new(never, "default").into()
 }

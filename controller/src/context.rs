@@ -4,23 +4,27 @@
 use crate::config::Config;
 use crate::metrics::Metrics;
 use api::IpPool;
+use api::client::Clients;
+use api::deadline::Deadline;
 use api::demand::Demand;
 use api::http::Health;
-use api::patience;
 use api::recorder::Events;
-use api::requests::{ApiError, ApiServer};
+use api::requests::{ApiError, Requests};
 use common::cni::Error;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType, Reporter};
 use kube::runtime::reflector::Store;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tokio_util::sync::CancellationToken;
 
 /// The state of a controller.
 pub struct Context {
     /// The configuration.
     pub config: Config,
-    /// The API server.
-    pub cluster: ApiServer,
+    /// The clients for the API server, for watches.
+    pub clients: Clients,
+    /// Requests to the API server. They are background work until the controller stops.
+    pub api: Requests,
     /// All pools, from the watch.
     pub pools: Store<IpPool>,
     /// The open requests for addresses, from the watches.
@@ -58,18 +62,19 @@ impl Health for Context {
 
 impl Context {
     /// A controller that has not started.
-    pub fn new(config: Config, cluster: ApiServer, pools: Store<IpPool>) -> Self {
+    pub fn new(config: Config, clients: Clients, pools: Store<IpPool>, stop: &CancellationToken) -> Self {
         let reporter = Reporter {
             controller: "rdmanet-controller".to_owned(),
             instance: Some(config.identity.clone()),
         };
         Self {
-            events: Events::new(cluster.client.clone(), reporter),
+            events: Events::new(clients.for_libraries(), reporter),
             demand: Demand::default(),
             metrics: Metrics::default().registered(),
             is_ready: AtomicBool::new(false),
             config,
-            cluster,
+            api: clients.requests(Deadline::until_stopped(stop.clone())),
+            clients,
             pools,
         }
     }
@@ -98,7 +103,12 @@ impl Context {
             action: "Allocate".to_owned(),
             secondary: None,
         };
-        match patience::limited(self.events.publish(&event, about)).await {
+        match self
+            .api
+            .deadline()
+            .limit(self.events.publish(&event, about))
+            .await
+        {
             Ok(Ok(true)) => {}
             Ok(Ok(false)) => tracing::debug!(
                 reason,

@@ -6,13 +6,12 @@ use crate::context::Context;
 use crate::leader::Leader;
 use api::client::Clients;
 use api::http;
-use api::requests::ApiServer;
 use api::supervisor::{Supervisor, TaskEnded};
 use common::cni::error::causes;
 use futures::StreamExt;
+use kube::runtime::reflector;
 use kube::runtime::reflector::store;
-use kube::runtime::watcher::{self, Event, watcher};
-use kube::runtime::{WatchStreamExt, reflector};
+use kube::runtime::watcher::{self, Event};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -78,11 +77,11 @@ pub async fn run(
 
 /// Starts the tasks of a controller that use the API server, without metrics and health.
 pub fn start(config: Config, clients: impl Into<Clients>, supervisor: &Supervisor) -> Arc<Context> {
-    let cluster = ApiServer::new(clients);
+    let clients = clients.into();
     let stop = supervisor.stop();
     let (pools, writer) = store();
-    let stream = watcher(cluster.pools.clone(), watcher::Config::default()).default_backoff();
-    let context = Arc::new(Context::new(config, cluster, pools));
+    let stream = clients.watch(watcher::Config::default());
+    let context = Arc::new(Context::new(config, clients, pools, stop));
     let watcher_context = context.clone();
     let events = reflector(writer, stream).for_each(move |event| {
         match event {

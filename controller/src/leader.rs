@@ -18,16 +18,14 @@ mod status;
 mod usage;
 
 use crate::context::{Context, ReconcileError};
-use api::patience::{self, until_stopped};
-use api::requests::list;
 use api::{AddressSpace, AddressState, BlockState, IpAddress, IpBlock, IpPool, NodeRef};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt;
 use kube::core::PartialObjectMeta;
+use kube::runtime::reflector;
 use kube::runtime::reflector::{ObjectRef, Store, store};
-use kube::runtime::watcher::{self, Event, watcher};
-use kube::runtime::{WatchStreamExt, reflector};
-use kube::{Api, ResourceExt};
+use kube::runtime::watcher::{self, Event};
 use orphans::{Inputs, OrphanCollector};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -117,7 +115,7 @@ impl Leader {
 
     async fn run_loop(mut self, stop: CancellationToken) {
         loop {
-            if let Err(error) = until_stopped(&stop, Box::pin(self.round())).await
+            if let Err(error) = Box::pin(self.round()).await
                 && !stop.is_cancelled()
             {
                 tracing::warn!(%error, "reconciling all pools failed; trying again");
@@ -158,7 +156,7 @@ impl Leader {
                 () = tokio::time::sleep_until(next) => return false,
                 () = news, if self.caches.is_some() => {}
             }
-            until_stopped(stop, Box::pin(self.handle_requests())).await;
+            Box::pin(self.handle_requests()).await;
             earliest = tokio::time::Instant::now() + DEBOUNCE;
         }
     }
@@ -191,7 +189,7 @@ impl Leader {
         }
         let relist = self.is_list_old();
         if relist {
-            let listed: Vec<IpAddress> = list(&self.context.cluster.addresses, "").await?;
+            let listed: Vec<IpAddress> = self.context.api.list("").await?;
             self.addresses = listed.into_iter().map(Arc::new).collect();
             self.listed = Some(Instant::now());
         } else {
@@ -245,8 +243,7 @@ impl Leader {
         let is_shared =
             |block: &Arc<IpBlock>| block.spec.pool == name && block.spec.state == BlockState::Shared;
         if self.blocks().iter().any(is_shared) {
-            let listed: Vec<IpAddress> =
-                list(&self.context.cluster.addresses, &format!("spec.pool={name}")).await?;
+            let listed: Vec<IpAddress> = self.context.api.list(&format!("spec.pool={name}")).await?;
             self.addresses.retain(|address| address.spec.pool != name);
             self.addresses.extend(listed.into_iter().map(Arc::new));
         }
@@ -257,8 +254,8 @@ impl Leader {
         let ((blocks, writer), (nodes, node_writer)) = (store(), store());
         let (spaces, space_writer) = store();
         let mut watches = JoinSet::new();
-        let stream =
-            watcher(self.context.cluster.blocks.clone(), watcher::Config::default()).default_backoff();
+        let clients = &self.context.clients;
+        let stream = clients.watch::<IpBlock>(watcher::Config::default());
         let context = self.context.clone();
         watches.spawn(reflector(writer, stream).for_each(move |event| {
             if let Ok(Event::Apply(block)) = &event
@@ -268,14 +265,9 @@ impl Leader {
             }
             std::future::ready(())
         }));
-        let stream = watcher(
-            Api::<PartialObjectMeta<Node>>::all(self.context.cluster.client.clone()),
-            watcher::Config::default(),
-        )
-        .default_backoff();
+        let stream = clients.watch::<PartialObjectMeta<Node>>(watcher::Config::default());
         watches.spawn(reflector(node_writer, stream).for_each(async |_| {}));
-        let stream =
-            watcher(self.context.cluster.spaces.clone(), watcher::Config::default()).default_backoff();
+        let stream = clients.watch::<AddressSpace>(watcher::Config::default());
         watches.spawn(reflector(space_writer, stream).for_each(async |_| {}));
         let ready = async {
             let _ = blocks.wait_until_ready().await;
@@ -283,7 +275,7 @@ impl Leader {
             let _ = spaces.wait_until_ready().await;
         };
         // If the caches are not ready in time, this round works with what they have, and the next round reads them again.
-        let _ = tokio::time::timeout(Duration::from_secs(10), patience::limited(ready)).await;
+        let _ = tokio::time::timeout(Duration::from_secs(10), self.context.api.deadline().limit(ready)).await;
         Caches {
             blocks,
             nodes,

@@ -9,8 +9,9 @@ use super::evaluate::{Evaluator, LinkStatus};
 use super::history::CarrierHistory;
 use super::ports::{self, LinkPorts};
 use crate::agent::{Agent, ReconcileError};
+use api::deadline::Deadline;
 pub use api::links::{kind, reason};
-use api::requests::{ApiError, NodeCondition};
+use api::requests::{ApiError, NodeCondition, Requests};
 use block::owner::NodeIdentity;
 use common::rdma::Sysfs;
 use std::time::Duration;
@@ -48,6 +49,7 @@ pub(super) async fn run(agent: &Agent, changed: &Notify) {
     let every = agent.config.report_interval.min(EVERY);
     let mut history = CarrierHistory::read(&agent.config.data_dir);
     let mut writer = ConditionWriter::default();
+    let api = agent.clients.requests(Deadline::background());
     let mut pause = Duration::ZERO;
     loop {
         // A change that lasts only a moment is reported by Events and metrics alone.
@@ -56,7 +58,7 @@ pub(super) async fn run(agent: &Agent, changed: &Notify) {
             Ok(ports) => {
                 let status = evaluate(agent, &ports, &mut history);
                 let calm = status.as_ref().is_none_or(|status| status.healthy);
-                match writer.write(agent, status).await {
+                match writer.write(agent, &api, status).await {
                     Ok(true) => {
                         sleep(every).await;
                         continue;
@@ -134,13 +136,18 @@ struct ConditionWriter {
 impl ConditionWriter {
     /// Writes `status` into the condition if that differs. Returns whether a write was needed. If no link counts and the Node
     /// never had the condition, none is created. With `--links none` an existing condition is removed.
-    async fn write(&mut self, agent: &Agent, status: Option<LinkStatus>) -> Result<bool, ReconcileError> {
+    async fn write(
+        &mut self,
+        agent: &Agent,
+        api: &Requests,
+        status: Option<LinkStatus>,
+    ) -> Result<bool, ReconcileError> {
         let told = || agent.node_condition(kind::LINKS_READY);
         // Only this agent writes the condition.
         if status.is_none() && self.asked && told().is_none() {
             return Ok(false);
         }
-        agent.refresh_node(agent.config.confirm_every()).await?;
+        agent.refresh_node(api, agent.config.confirm_every()).await?;
         self.asked = true;
         let wanted = wanted(&agent.config.links, status, told().is_some());
         if agent
@@ -151,7 +158,7 @@ impl ConditionWriter {
             return Ok(false);
         }
         agent
-            .write_node_condition(kind::LINKS_READY, wanted.clone())
+            .write_node_condition(api, kind::LINKS_READY, wanted.clone())
             .await?;
         if let Some(wanted) = wanted {
             let (status, reason) = (wanted.status, wanted.reason);

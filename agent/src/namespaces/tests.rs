@@ -19,16 +19,21 @@ fn of_team(team: &str) -> Selector {
     kube::core::Expression::Equal("team".to_owned(), team.to_owned()).into()
 }
 
+async fn selected(namespaces: &Namespaces) -> Vec<String> {
+    let deadline = Deadline::background();
+    namespaces.selected(&deadline, &of_team("ml")).await.unwrap()
+}
+
 #[tokio::test]
 async fn names_are_returned_only_after_a_complete_list() {
     let namespaces = Namespaces::default();
     namespaces.take(Ok(Event::Init));
     namespaces.take(Ok(Event::InitApply(namespace("a", Some("ml")))));
-    let soon = tokio::time::Instant::now() + Duration::from_millis(20);
-    let early = patience::until(soon, namespaces.selected(&of_team("ml"))).await;
+    let soon = Deadline::At(tokio::time::Instant::now() + Duration::from_millis(20));
+    let early = namespaces.selected(&soon, &of_team("ml")).await;
     assert!(matches!(early, Err(ApiError::NoResponse { .. })), "{early:?}");
     assert!(namespaces.take(Ok(Event::InitDone)));
-    assert_eq!(namespaces.selected(&of_team("ml")).await.unwrap(), ["a"]);
+    assert_eq!(selected(&namespaces).await, ["a"]);
 }
 
 #[tokio::test]
@@ -45,10 +50,10 @@ async fn a_namespace_is_selected_by_its_current_labels() {
     assert!(namespaces.take(Ok(Event::Apply(namespace("a", Some("ml"))))));
     // An edit that does not change labels starts no round.
     assert!(!namespaces.take(Ok(Event::Apply(namespace("a", Some("ml"))))));
-    assert_eq!(namespaces.selected(&of_team("ml")).await.unwrap(), ["a", "b"]);
+    assert_eq!(selected(&namespaces).await, ["a", "b"]);
     assert!(namespaces.take(Ok(Event::Apply(namespace("b", Some("web"))))));
     assert!(namespaces.take(Ok(Event::Delete(namespace("a", Some("ml"))))));
-    assert!(namespaces.selected(&of_team("ml")).await.unwrap().is_empty());
+    assert!(selected(&namespaces).await.is_empty());
 }
 
 #[tokio::test]
@@ -63,7 +68,7 @@ async fn a_namespace_that_is_missing_from_a_later_list_is_gone() {
         namespaces.take(Ok(event));
     }
     // The known names stay while the next list is in progress.
-    assert_eq!(namespaces.selected(&of_team("ml")).await.unwrap(), ["a"]);
+    assert_eq!(selected(&namespaces).await, ["a"]);
     assert!(namespaces.take(Ok(Event::InitDone)));
-    assert!(namespaces.selected(&of_team("ml")).await.unwrap().is_empty());
+    assert!(selected(&namespaces).await.is_empty());
 }

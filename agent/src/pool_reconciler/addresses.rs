@@ -8,11 +8,10 @@ mod pick;
 mod shared;
 mod view;
 
-use super::context::PoolContext;
+use super::context::{PoolContext, RequestScope};
 use crate::agent::ReconcileError;
-use api::accepted_pool::AcceptedPool;
 use api::convert::renewed;
-use api::requests::{WriteResult, create, get, release_address, replace};
+use api::requests::{Requests, WriteResult};
 use api::{AddressState, Attachment, BlockState, Holder, IpAddress, IpBlock, PodRef};
 use common::cni::{Code, Error};
 use ipam::agent::{AskedBy, Pod};
@@ -91,14 +90,14 @@ impl Addresses {
     /// Creates the object that binds `ip` to the attachment.
     pub(super) async fn bind(
         &mut self,
-        accepted: &AcceptedPool,
+        scope: RequestScope<'_>,
         ip: IpAddr,
         claimant: &Claimant<'_>,
     ) -> Result<IpAddress, Error> {
-        let wanted = self.context.new_address(accepted, ip, claimant)?;
+        let wanted = self.context.new_address(scope.accepted, ip, claimant)?;
         let name = wanted.metadata.name.clone().unwrap_or_default();
-        let addresses = self.context.agent.cluster.addresses.clone();
-        let made = create(&addresses, &wanted).await;
+        let api = &scope.target.api;
+        let made = api.create(&wanted).await;
         if made.is_err() {
             // The object may exist now or later, so the last list is no longer valid.
             self.shared = None;
@@ -106,7 +105,7 @@ impl Addresses {
         let address = match made.map_err(|e| self.context.address_unknown(ip, &e.into()))? {
             WriteResult::Applied(address) => address,
             WriteResult::Conflict => {
-                let there = get(&addresses, &name).await;
+                let there = api.get::<IpAddress>(&name).await;
                 let there = there.map_err(|e| self.context.address_unknown(ip, &e.into()))?;
                 match there {
                     // Our own object: the response to its CREATE was lost.
@@ -114,7 +113,7 @@ impl Addresses {
                         if there.spec.attachment == wanted.spec.attachment
                             && there.spec.node == wanted.spec.node =>
                     {
-                        self.renewed(ip, there).await?
+                        self.renewed(api, ip, there).await?
                     }
                     Some(there) => {
                         if let Some(view) = &mut self.shared {
@@ -134,12 +133,12 @@ impl Addresses {
         if let Some(view) = &mut self.shared {
             view.made(&address);
         }
-        self.use_if_noted(accepted, ip, address).await
+        self.use_if_noted(scope, ip, address).await
     }
 
     /// Writes a new version of a pre-existing object, so that a DELETE in flight misses its precondition.
-    async fn renewed(&self, ip: IpAddr, address: IpAddress) -> Result<IpAddress, Error> {
-        let swapped = replace(&self.context.agent.cluster.addresses, &renewed(address)).await;
+    async fn renewed(&self, api: &Requests, ip: IpAddr, address: IpAddress) -> Result<IpAddress, Error> {
+        let swapped = api.replace(&renewed(address)).await;
         match swapped.map_err(|e| self.context.address_unknown(ip, &e.into()))? {
             WriteResult::Applied(address) => Ok(address),
             WriteResult::Conflict => Err(Error::new(
@@ -152,28 +151,29 @@ impl Addresses {
     /// Returns `address`, which was just bound, if no node can allocate it by itself. Otherwise releases it.
     pub(super) async fn use_if_noted(
         &self,
-        accepted: &AcceptedPool,
+        scope: RequestScope<'_>,
         ip: IpAddr,
         address: IpAddress,
     ) -> Result<IpAddress, Error> {
-        let refusal = match self.noted(accepted, ip).await {
+        let refusal = match self.noted(scope, ip).await {
             Ok(None) => return Ok(address),
             Ok(Some(why)) => Error::new(Code::TRY_AGAIN, why),
             Err(e) => self.context.address_unknown(ip, &e),
         };
-        let _ = release_address(&self.context.agent.cluster.addresses, &address).await;
+        let _ = scope.target.api.release_address(&address).await;
         Err(refusal)
     }
 
     /// The reason why `ip` may not be allocated yet, or none. It may be allocated if its block is shared, if the block's node has
     /// noted that the address is not its own to allocate, or if the block has no owner: a node that claims the block later finds
     /// the object.
-    async fn noted(&self, accepted: &AcceptedPool, ip: IpAddr) -> Result<Option<String>, ReconcileError> {
+    async fn noted(&self, scope: RequestScope<'_>, ip: IpAddr) -> Result<Option<String>, ReconcileError> {
+        let accepted = scope.accepted;
         let Some(cidr) = accepted.block_of(ip) else {
             return Ok(None);
         };
         let name = cidr.name(&accepted.spec.address_space);
-        let block: Option<IpBlock> = get(&self.context.agent.cluster.blocks, &name).await?;
+        let block: Option<IpBlock> = scope.target.api.get(&name).await?;
         let by_name = !accepted.has_blocks() || accepted.ranges.reserved(Family::of(ip)).contains(bits(ip));
         let Some(block) = block else {
             let why = format!("block {name} of {ip} is not shared any more; try again");

@@ -5,9 +5,9 @@ use super::PoolReconciler;
 use super::addresses::Claimant;
 use super::claim::{ClaimTarget, Claimed, FULL_PAUSE};
 use super::context::{PendingRequest, RequestScope, free_local};
+use super::sticky::StickyAddresses;
 use api::accepted_pool::AcceptedPool;
 use api::block_layout::BlockCidr;
-use api::requests::{get, release_address};
 use api::{BlockState, IpAddress, IpBlock};
 use block::owner::NodeIdentity;
 use common::cni::{Code, Error};
@@ -40,7 +40,7 @@ impl PoolReconciler {
         if !matches!(done, Ok(Reply::Addresses { .. })) {
             // All or nothing. An object that cannot be deleted now is found later, since no lease has it.
             for address in &given {
-                let _ = release_address(&self.context.agent.cluster.addresses, address).await;
+                let _ = scope.target.api.release_address(address).await;
             }
         }
         done
@@ -68,16 +68,18 @@ impl PoolReconciler {
             if let Some(reply) = self.by_block(scope, *ip).await? {
                 return Ok(reply);
             }
-            given.push(self.addresses.bind(scope.accepted, *ip, &claimant).await?);
+            given.push(self.addresses.bind(scope, *ip, &claimant).await?);
         }
+        let sticky = StickyAddresses::new(&self.context, scope);
         if !request.families.is_empty() {
-            self.sticky.identify(scope.accepted, &mut claimant).await?;
+            sticky.identify(&mut claimant).await?;
         }
         for family in &request.families {
             if claimant.holder.is_some() {
+                let sticky = StickyAddresses::new(&self.context, scope);
                 given.push(
-                    self.sticky
-                        .bind_reserved(&mut self.addresses, scope.accepted, *family, &claimant)
+                    sticky
+                        .bind_reserved(&mut self.addresses, *family, &claimant)
                         .await?,
                 );
             } else if accepted.has_blocks() {
@@ -88,10 +90,7 @@ impl PoolReconciler {
                 given.push(address);
             } else {
                 let all = accepted.ranges.usable(*family);
-                let address = self
-                    .addresses
-                    .bind_any(scope.accepted, *family, &all, &claimant)
-                    .await?;
+                let address = self.addresses.bind_any(scope, *family, &all, &claimant).await?;
                 given.push(address.ok_or_else(|| self.addresses.all_taken(&all))?);
             }
         }
@@ -114,7 +113,7 @@ impl PoolReconciler {
         if free_local(scope.accepted, family, &holdings, &usage) > 0 {
             return Ok(Room::Here);
         }
-        if self.claims.is_full(FULL_PAUSE) && self.addresses.has_shared(scope.accepted, family).await? {
+        if self.claims.is_full(FULL_PAUSE) && self.addresses.has_shared(scope, family).await? {
             return Ok(Room::Shared);
         }
         if self.claims.is_full(LOOKED) {
@@ -142,7 +141,7 @@ impl PoolReconciler {
     ) -> Result<Room, Error> {
         match claimed {
             Claimed::Yes => return Ok(Room::Here),
-            Claimed::Full if self.addresses.has_shared(scope.accepted, family).await? => {
+            Claimed::Full if self.addresses.has_shared(scope, family).await? => {
                 return Ok(Room::Shared);
             }
             Claimed::Full => self.sharing.request(scope, family).await,
@@ -163,11 +162,7 @@ impl PoolReconciler {
             if self.make_room(scope, family).await? == Room::Here {
                 return Ok(None);
             }
-            if let Some(address) = self
-                .addresses
-                .bind_shared(scope.accepted, family, claimant)
-                .await?
-            {
+            if let Some(address) = self.addresses.bind_shared(scope, family, claimant).await? {
                 return Ok(Some(address));
             }
         }
@@ -202,13 +197,10 @@ impl PoolReconciler {
         };
         let name = cidr.name(&accepted.spec.address_space);
         for _ in 0..2 {
-            let block: Option<IpBlock> =
-                get(&self.context.agent.cluster.blocks, &name)
-                    .await
-                    .map_err(|e| {
-                        self.context
-                            .unanswered(format_args!("who has the block of {ip}"), &e.into())
-                    })?;
+            let block: Option<IpBlock> = target.api.get(&name).await.map_err(|e| {
+                self.context
+                    .unanswered(format_args!("who has the block of {ip}"), &e.into())
+            })?;
             match block {
                 Some(block) if block.spec.pool != self.context.pool.as_str() => {
                     return Err(self.foreign(ip, &block));

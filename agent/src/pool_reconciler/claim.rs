@@ -10,7 +10,7 @@ use api::accepted_pool::AcceptedPool;
 use api::block_layout::{BlockCidr, BlockLayout};
 use api::convert::{block_record, new_block, with_record};
 use api::listing::{admits, find_entry};
-use api::requests::{ApiError, WriteResult, create, delete_block, get, list_names, replace};
+use api::requests::{ApiError, Requests, WriteResult};
 use api::{AddressSpace, AddressSpaceSpec, IpBlock};
 use block::claim::{Order, TRIES, seed, tries};
 use block::owner::{Desired, NodeIdentity};
@@ -176,11 +176,14 @@ impl Claims {
         wanted: ClaimTarget<'_>,
     ) -> Result<Claimed, ReconcileError> {
         let ClaimTarget {
-            accepted, layout, me, ..
+            target,
+            accepted,
+            layout,
+            me,
         } = wanted;
         let prefix = format!("{}-", accepted.spec.address_space);
         let looked = Instant::now();
-        let names = list_names(&self.context.agent.cluster.blocks).await?;
+        let names = target.api.list_names::<IpBlock>().await?;
         self.context.agent.metrics.listed(&self.context.pool);
         let mut taken: IntervalSet = names
             .iter()
@@ -293,7 +296,7 @@ impl Claims {
         object.spec.quarantine_seconds = i64::try_from(self.context.agent.config.quarantine.as_secs()).ok();
         let name = object.name_any();
         self.context.agent.metrics.tried(&self.context.pool);
-        let created = create(&self.context.agent.cluster.blocks, &object).await;
+        let created = target.api.create(&object).await;
         if let Err(ApiError::NoResponse { .. }) = created {
             // The CREATE may have taken effect, or may still do so.
             self.context.agent.block_watch.watch(&name);
@@ -302,19 +305,19 @@ impl Claims {
             return self.find_taken(blocks, wanted, &name, cidr).await;
         };
         blocks.known_mut().note(&name, Some(block.clone()));
-        let space = address_space(&self.context, accepted).await?;
+        let space = address_space(&target.api, accepted).await?;
         if !space
             .as_ref()
             .is_some_and(|space| admits(space, accepted, wanted.layout, cidr))
         {
-            delete_block(&self.context.agent.cluster.blocks, &block).await?;
+            target.api.delete_block(&block).await?;
             blocks.known_mut().note(&name, None);
             return Ok(Attempt::Unlisted);
         }
         let mut claimed = block_record(&block);
         let listed = space.as_ref().and_then(|space| find_entry(space, accepted));
         if listed.is_some_and(|listed| listed.probe) {
-            match self.counted_on(blocks, &block, me).await? {
+            match self.counted_on(blocks, wanted, &block).await? {
                 Some(again) => claimed = again,
                 None => return Ok(Attempt::Taken),
             }
@@ -335,15 +338,15 @@ impl Claims {
     async fn counted_on(
         &mut self,
         blocks: &mut BlockReconciler,
+        wanted: ClaimTarget<'_>,
         block: &IpBlock,
-        me: &Owner,
     ) -> Result<Option<BlockRecord>, ReconcileError> {
-        let (name, to) = (block.name_any(), block_record(block).owned_by(me));
-        let swapped = replace(
-            &self.context.agent.cluster.blocks,
-            &with_record(block, &to, &self.context.agent.config.node),
-        )
-        .await;
+        let (name, to) = (block.name_any(), block_record(block).owned_by(wanted.me));
+        let swapped = wanted
+            .target
+            .api
+            .replace(&with_record(block, &to, &self.context.agent.config.node))
+            .await;
         if let Err(ApiError::NoResponse { .. }) = swapped {
             self.context.agent.block_watch.watch(&name);
         }
@@ -371,7 +374,7 @@ impl Claims {
         cidr: BlockCidr,
     ) -> Result<Attempt, ReconcileError> {
         let ClaimTarget { target, me, .. } = wanted;
-        let there: Option<IpBlock> = get(&self.context.agent.cluster.blocks, name).await?;
+        let there: Option<IpBlock> = target.api.get(name).await?;
         let Some(block) = there.filter(|block| {
             block.spec.owner.node == *me.node && block.spec.pool == self.context.pool.as_str()
         }) else {
@@ -410,20 +413,19 @@ fn is_at_limit(blocks: &BlockReconciler, wanted: ClaimTarget<'_>, but: Option<&s
 /// Whether the address space lists the pool with this block, read after the claim. A process that removes a pool from the
 /// list looks for blocks afterwards, so at least one of the two sees the other.
 pub(super) async fn is_listed(
-    context: &PoolContext,
+    api: &Requests,
     accepted: &AcceptedPool,
     (layout, cidr): (&BlockLayout, BlockCidr),
 ) -> Result<bool, ReconcileError> {
-    let space = address_space(context, accepted).await?;
+    let space = address_space(api, accepted).await?;
     Ok(space.is_some_and(|space| admits(&space, accepted, layout, cidr)))
 }
 
 /// Reads the address space of the pool.
 async fn address_space(
-    context: &PoolContext,
+    api: &Requests,
     accepted: &AcceptedPool,
 ) -> Result<Option<AddressSpaceSpec>, ReconcileError> {
-    let space: Option<AddressSpace> =
-        get(&context.agent.cluster.spaces, &accepted.spec.address_space).await?;
+    let space: Option<AddressSpace> = api.get(&accepted.spec.address_space).await?;
     Ok(space.map(|space| space.spec))
 }

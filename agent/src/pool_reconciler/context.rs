@@ -9,7 +9,7 @@ use crate::node::LocalPool;
 use api::accepted_pool::AcceptedPool;
 use api::block_layout::{BlockCidr, address_name};
 use api::convert::{cidr_of, ip_in, node_ref, now};
-use api::requests::{ApiError, WriteResult, list, patch_status};
+use api::requests::{ApiError, Requests, WriteResult};
 use api::{AddressState, IpAddress, IpAddressSpec, IpBlock, IpPool};
 use block::Usage;
 use block::owner::NodeIdentity;
@@ -32,8 +32,10 @@ pub(super) struct PoolContext {
     pub(super) pool: PoolName,
 }
 
-/// The desired state of the pool on this node.
+/// The desired state of the pool on this node, and the requests that lead there.
 pub(super) struct Target {
+    /// Requests of the round or the plugin request that this target was read for.
+    pub(super) api: Requests,
     pub(super) accepted: Option<AcceptedPool>,
     /// New addresses may be allocated.
     pub(super) open: bool,
@@ -68,9 +70,10 @@ impl PoolContext {
         self.agent.pools.get(&ObjectRef::new(self.pool.as_str()))
     }
 
-    pub(super) fn target(&self) -> Result<Target, ReconcileError> {
+    pub(super) fn target(&self, api: &Requests) -> Result<Target, ReconcileError> {
         let Some(pool) = self.pool_object() else {
             return Ok(Target {
+                api: api.clone(),
                 accepted: None,
                 open: false,
                 counters: Counters::default(),
@@ -88,6 +91,7 @@ impl PoolContext {
             .is_some_and(|accepted| self.selects_node(accepted));
         let registered = matches!(self.agent.identity(), Some(NodeIdentity::Registered(_)));
         Ok(Target {
+            api: api.clone(),
             open: selected && registered && pool.metadata.deletion_timestamp.is_none(),
             accepted,
             counters: Counters {
@@ -144,8 +148,11 @@ impl PoolContext {
     }
 
     /// The address objects of this node and pool.
-    pub(super) async fn own_addresses(&self) -> Result<BTreeMap<IpAddr, IpAddress>, ReconcileError> {
-        let all = self.agent.cluster.addresses_of(&self.agent.config.node).await?;
+    pub(super) async fn own_addresses(
+        &self,
+        api: &Requests,
+    ) -> Result<BTreeMap<IpAddr, IpAddress>, ReconcileError> {
+        let all = api.addresses_of(&self.agent.config.node).await?;
         let of_pool = all
             .into_iter()
             .filter(|address| address.spec.pool == self.pool.as_str());
@@ -157,19 +164,24 @@ impl PoolContext {
     /// The addresses of a block that have objects, whichever pool made them.
     pub(super) async fn objects_in(
         &self,
+        api: &Requests,
         space: &str,
         cidr: BlockCidr,
     ) -> Result<Vec<IpAddr>, ReconcileError> {
         let fields = format!("spec.block={}", cidr.network());
-        let there: Vec<IpAddress> = list(&self.agent.cluster.addresses, &fields).await?;
+        let there: Vec<IpAddress> = api.list(&fields).await?;
         Ok(there.iter().filter_map(|address| ip_in(address, space)).collect())
     }
 
     /// Writes this node's entry in the pool's requests. The controller answers it.
-    pub(super) async fn request(&self, what: serde_json::Value) -> Result<WriteResult<IpPool>, ApiError> {
+    pub(super) async fn request(
+        &self,
+        api: &Requests,
+        what: serde_json::Value,
+    ) -> Result<WriteResult<IpPool>, ApiError> {
         let node = self.agent.config.node.as_str();
         let requests = serde_json::json!({ "requests": { node: what } });
-        patch_status(&self.agent.cluster.pools, self.pool.as_str(), requests).await
+        api.patch_status(self.pool.as_str(), requests).await
     }
 
     /// Returns whether no lease of this node has `ip`. If so, an ADD of `owner` that still waits for its answer makes no lease

@@ -8,8 +8,8 @@ use super::addresses::Addresses;
 use super::context::{PoolContext, Target};
 use crate::agent::ReconcileError;
 use crate::liveness::{Conclusion, Namespace, PodState, conclude};
-use api::patience::ALONE;
-use api::requests::{WriteResult, release_address};
+use api::deadline::BACKGROUND_LIMIT;
+use api::requests::{Requests, WriteResult};
 use api::{AddressState, IpAddress};
 use block::owner::NodeIdentity;
 use common::cni::Attachment;
@@ -46,7 +46,7 @@ impl Suspects {
         let doubted = matches!(me, NodeIdentity::Gone(_)) || self.kept_as.as_ref() != Some(me);
         doubted
             || !self.addresses.is_empty()
-            || lately(last_write, ALONE + interval * 4)
+            || lately(last_write, BACKGROUND_LIMIT + interval * 4)
             || !lately(self.listed, interval * SELDOM)
     }
 }
@@ -132,28 +132,28 @@ impl GarbageCollector {
             return Ok(());
         }
         self.suspects.looked = Some(Instant::now());
-        self.release_ended(addresses).await?;
-        self.collect_leases().await?;
+        self.release_ended(&target.api, addresses).await?;
+        self.collect_leases(&target.api).await?;
         if let (Some(_), Some(me)) = (&target.accepted, self.context.agent.identity())
             && self
                 .suspects
                 .must_list(&me, self.context.agent.config.observation_interval, last_write)
         {
-            let kept = self.collect_addresses(&me).await?;
+            let kept = self.collect_addresses(&target.api, &me).await?;
             self.suspects.listed = Some(Instant::now());
             self.suspects.kept_as = kept.then_some(me);
         }
         Ok(())
     }
 
-    async fn collect_leases(&mut self) -> Result<(), ReconcileError> {
+    async fn collect_leases(&mut self, api: &Requests) -> Result<(), ReconcileError> {
         let leases = self.context.agent.stores.leases(&self.context.pool).await?;
         let newest = Sandboxes::of(&leases.held);
         let mut seen = HashSet::new();
         for held in leases.held {
             let netns = held.lease.sandbox.netns.clone();
             let key = (held.lease.owner.clone(), held.inode, netns);
-            let Some(evidence) = self.evidence(&held, &newest).await else {
+            let Some(evidence) = self.evidence(api, &held, &newest).await else {
                 self.suspects.leases.remove(&key);
                 continue;
             };
@@ -189,7 +189,7 @@ impl GarbageCollector {
     }
 
     /// The evidence that the pod of a lease cannot use its address any more; none without proof.
-    async fn evidence(&self, held: &HeldLease, newest: &Sandboxes) -> Option<String> {
+    async fn evidence(&self, api: &Requests, held: &HeldLease, newest: &Sandboxes) -> Option<String> {
         let sandbox = &held.lease.sandbox;
         let netns = sandbox.netns.clone()?;
         let fate = tokio::task::spawn_blocking(move || netns.fate()).await.ok()?;
@@ -205,7 +205,7 @@ impl GarbageCollector {
         let pod = if newest.replace(held) {
             PodState::HasNewerSandbox
         } else {
-            self.pod_state(held).await
+            self.pod_state(api, held).await
         };
         match conclude(namespace, &pod) {
             Conclusion::Unused(why) => Some(why),
@@ -216,7 +216,7 @@ impl GarbageCollector {
         }
     }
 
-    async fn pod_state(&self, held: &HeldLease) -> PodState {
+    async fn pod_state(&self, api: &Requests, held: &HeldLease) -> PodState {
         let Some((namespace, name)) = held
             .lease
             .sandbox
@@ -226,7 +226,7 @@ impl GarbageCollector {
         else {
             return PodState::Unnamed;
         };
-        match self.context.agent.cluster.pod(namespace, name).await {
+        match api.pod(namespace, name).await {
             Err(trouble) => PodState::Unknown(trouble.to_string()),
             Ok(None) => PodState::Gone,
             Ok(Some(pod)) => match (&held.lease.sandbox.uid, pod.uid()) {
@@ -237,7 +237,11 @@ impl GarbageCollector {
     }
 
     /// Deletes the objects of released addresses after their cooldown. A kept address stays reserved for its holder.
-    pub(super) async fn release_ended(&self, addresses: &mut Addresses) -> Result<(), ReconcileError> {
+    pub(super) async fn release_ended(
+        &self,
+        api: &Requests,
+        addresses: &mut Addresses,
+    ) -> Result<(), ReconcileError> {
         let (released, cooldown) = self
             .context
             .agent
@@ -252,12 +256,7 @@ impl GarbageCollector {
         }
         addresses.forget_exhausted();
         let now = KernelClock.since_boot()?;
-        let there = self
-            .context
-            .agent
-            .cluster
-            .addresses_of(&self.context.agent.config.node)
-            .await?;
+        let there = api.addresses_of(&self.context.agent.config.node).await?;
         for released in released {
             let object = there
                 .iter()
@@ -269,8 +268,7 @@ impl GarbageCollector {
                 continue;
             }
             if let Some(object) = object
-                && release_address(&self.context.agent.cluster.addresses, object).await?
-                    == WriteResult::Conflict
+                && api.release_address(object).await? == WriteResult::Conflict
             {
                 continue;
             }
@@ -289,14 +287,9 @@ impl GarbageCollector {
 
     /// Deletes the objects of this node that no lease has: of a failed ADD, or of an earlier boot. Returns whether the other
     /// objects are correct.
-    async fn collect_addresses(&mut self, me: &NodeIdentity) -> Result<bool, ReconcileError> {
+    async fn collect_addresses(&mut self, api: &Requests, me: &NodeIdentity) -> Result<bool, ReconcileError> {
         let mut kept = true;
-        let there = self
-            .context
-            .agent
-            .cluster
-            .addresses_of(&self.context.agent.config.node)
-            .await?;
+        let there = api.addresses_of(&self.context.agent.config.node).await?;
         let mut seen = HashSet::new();
         for address in there
             .into_iter()
@@ -320,7 +313,7 @@ impl GarbageCollector {
             });
             let held = holds.await?;
             if held {
-                kept &= self.context.rebind(me, &address).await?;
+                kept &= self.context.rebind(api, me, &address).await?;
             }
             if held || released.iter().any(|released| released.ip == ip) {
                 self.suspects.addresses.remove(&key);
@@ -328,9 +321,7 @@ impl GarbageCollector {
             }
             seen.insert(key.clone());
             let suspected = suspected_for(&mut self.suspects.addresses, &key);
-            if suspected >= self.context.agent.config.observation_interval
-                && self.free_address(&address, ip).await?
-            {
+            if suspected >= self.context.agent.config.observation_interval && self.free_address(api, &address, ip).await? {
                 self.suspects.addresses.remove(&key);
             }
         }
@@ -338,14 +329,17 @@ impl GarbageCollector {
         Ok(kept)
     }
 
-    async fn free_address(&self, address: &IpAddress, ip: IpAddr) -> Result<bool, ReconcileError> {
+    async fn free_address(
+        &self,
+        api: &Requests,
+        address: &IpAddress,
+        ip: IpAddr,
+    ) -> Result<bool, ReconcileError> {
         let unheld = self
             .context
             .end_pending(ip, address.spec.attachment.clone())
             .await?;
-        if unheld
-            && release_address(&self.context.agent.cluster.addresses, address).await? != WriteResult::Conflict
-        {
+        if unheld && api.release_address(address).await? != WriteResult::Conflict {
             let evidence = "no lease of this node has it, twice";
             tracing::warn!(pool = %self.context.pool, %ip, evidence, attachment = ?address.spec.attachment, "released an address object without a lease");
             self.context.agent.metrics.freed(&self.context.pool);

@@ -2,7 +2,7 @@
 //! Messages that a reconciler has received and not handled yet.
 
 use super::{Message, PluginRequest, Response};
-use api::patience::QUESTION;
+use api::deadline::PLUGIN_LIMIT;
 use ipam::agent::{Reply, Verb};
 use std::collections::VecDeque;
 use tokio::sync::mpsc;
@@ -74,7 +74,7 @@ impl Mailbox {
 
     /// The deadline of the oldest request.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        self.requests.front().map(|request| request.asked + QUESTION)
+        self.requests.front().map(|request| request.asked + PLUGIN_LIMIT)
     }
 
     /// Whether something has changed since a round began.

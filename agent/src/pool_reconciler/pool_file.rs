@@ -8,6 +8,7 @@ use super::withheld::Withheld;
 use crate::agent::ReconcileError;
 use crate::node::{entry, usage};
 use api::accepted_pool::{AcceptedPool, Writer};
+use api::requests::Requests;
 use block::owner::NodeIdentity;
 use block::{LocalBlock, Owner};
 use ipam::clock::{Clock, KernelClock};
@@ -69,7 +70,7 @@ impl PoolFileWriter {
             return Ok(());
         }
         let writer = Self::writer(known, owner)?;
-        let namespaces = self.namespaces(accepted).await?;
+        let namespaces = self.namespaces(&target.api, accepted).await?;
         let mut base = accepted.file(&writer, namespaces, target.counters);
         base.reserved.extend(self.withheld.entries(known, target).await?);
         let open = target.open;
@@ -146,6 +147,7 @@ impl PoolFileWriter {
     /// The namespaces that the pool selects; none if it selects all.
     pub(super) async fn namespaces(
         &mut self,
+        api: &Requests,
         accepted: &AcceptedPool,
     ) -> Result<Option<Vec<String>>, ReconcileError> {
         let Some(selector) = accepted.spec.namespace_selector.clone() else {
@@ -154,7 +156,12 @@ impl PoolFileWriter {
         let Ok(selector) = Selector::try_from(selector) else {
             return Ok(Some(Vec::new()));
         };
-        let mut names = self.context.agent.namespaces.selected(&selector).await?;
+        let mut names = self
+            .context
+            .agent
+            .namespaces
+            .selected(api.deadline(), &selector)
+            .await?;
         self.admitted.retain(|_, since| since.elapsed() < WATCH_LAG);
         names.extend(self.admitted.keys().cloned());
         names.sort_unstable();
@@ -165,13 +172,14 @@ impl PoolFileWriter {
     /// Whether the pool selects `namespace`, according to a GET: the watch may not have reported the namespace's labels yet.
     pub(super) async fn selects_now(
         &mut self,
+        api: &Requests,
         accepted: &AcceptedPool,
         namespace: &str,
     ) -> Result<bool, ReconcileError> {
         let Some(selector) = accepted.spec.namespace_selector.clone() else {
             return Ok(true);
         };
-        let labels = self.context.agent.cluster.namespace_labels(namespace).await?;
+        let labels = api.namespace_labels(namespace).await?;
         let selected = Selector::try_from(selector)
             .is_ok_and(|selector| labels.is_some_and(|labels| selector.matches(&labels)));
         if selected {
@@ -204,7 +212,7 @@ impl PoolFileWriter {
             .map(|accepted| accepted.spec.address_space.clone());
         let mut back: Vec<String> = Vec::new();
         if let Some(space) = space.filter(|_| about.entry == Entry::New) {
-            let there = self.context.objects_in(&space, cidr).await?;
+            let there = self.context.objects_in(&target.api, &space, cidr).await?;
             back = there.iter().map(ToString::to_string).collect();
         }
         let age = self.context.agent.config.answer_age();
@@ -240,7 +248,7 @@ impl PoolFileWriter {
             return self.context.file().await;
         };
         let writer = Self::writer(known, owner)?;
-        let namespaces = self.namespaces(accepted).await?;
+        let namespaces = self.namespaces(&target.api, accepted).await?;
         Ok(Some(accepted.file(&writer, namespaces, target.counters)))
     }
 

@@ -3,14 +3,14 @@
 //! counts as reserved.
 
 use super::addresses::Claimant;
-use super::context::PoolContext;
+use super::context::{PoolContext, Target};
 use crate::agent::ReconcileError;
 use api::IpAddress;
 use api::accepted_pool::AcceptedPool;
 use api::block_layout::BlockCidr;
 use api::convert::renewed;
-use api::requests::{WriteResult, create, replace};
-use common::cni::Attachment;
+use api::requests::{Requests, WriteResult};
+use common::cni::{Attachment, Error};
 use ipam::agent::{AskedBy, Pod};
 use ipam::interval::IntervalSet;
 use ipam::range::bits;
@@ -71,13 +71,14 @@ impl Publisher {
     /// be written, because another node has just created one or because the object changed since it was listed.
     pub(super) async fn publish_leases(
         &mut self,
+        api: &Requests,
         accepted: &AcceptedPool,
         within: &IntervalSet,
     ) -> Result<Option<IpAddr>, ReconcileError> {
         self.last_write = Some(Instant::now());
         let leases = self.context.agent.stores.leases(&self.context.pool).await?;
         self.published.keep(&leases.held);
-        let there = self.context.own_addresses().await?;
+        let there = self.context.own_addresses(api).await?;
         let ips = |held: &'_ HeldLease| held.lease.addresses().collect::<Vec<_>>();
         let all = leases
             .held
@@ -89,10 +90,11 @@ impl Publisher {
             .collect();
         let mut in_the_way = None;
         for some in missing.chunks(AT_ONCE) {
-            let writes = some
+            let objects = some
                 .iter()
-                .map(|(ip, held)| self.publish_lease(accepted, *ip, held, there.get(ip)));
-            let written = futures::future::join_all(writes).await;
+                .map(|(ip, held)| self.object_of(accepted, *ip, &held.lease, there.get(ip)))
+                .collect::<Result<Vec<_>, _>>()?;
+            let written = futures::future::join_all(objects.iter().map(|object| write(api, object))).await;
             let mut failure = None;
             for ((ip, held), written) in some.iter().zip(written) {
                 match written {
@@ -106,38 +108,35 @@ impl Publisher {
         Ok(in_the_way)
     }
 
-    /// Creates the object of a lease, or writes a new version of `object`. Returns whether the object can be relied on.
-    async fn publish_lease(
+    /// The object of a lease: a new version of `object`, or a new one.
+    fn object_of(
         &self,
         accepted: &AcceptedPool,
         ip: IpAddr,
-        held: &HeldLease,
+        lease: &Lease,
         object: Option<&IpAddress>,
-    ) -> Result<bool, ReconcileError> {
-        let asked = of_lease(&held.lease);
+    ) -> Result<IpAddress, Error> {
+        let asked = of_lease(lease);
         let claimant = Claimant {
             asked: &asked,
-            pod: Pod::of(&held.lease.sandbox),
+            pod: Pod::of(&lease.sandbox),
             holder: None,
         };
-        let addresses = &self.context.agent.cluster.addresses;
-        let written = if let Some(object) = object {
-            replace(addresses, &claimed(object, &claimant)).await?
-        } else {
-            let wanted = self
-                .context
-                .new_address(accepted, ip, &claimant)
-                .map_err(ReconcileError::Node)?;
-            create(addresses, &wanted).await?
-        };
-        Ok(matches!(written, WriteResult::Applied(_)))
+        match object {
+            Some(object) => Ok(claimed(object, &claimant)),
+            None => self.context.new_address(accepted, ip, &claimant),
+        }
     }
 
     /// The number of leases of the block without a reliable object.
-    pub(super) async fn unpublished(&self, cidr: Option<BlockCidr>) -> Result<u64, ReconcileError> {
+    pub(super) async fn unpublished(
+        &self,
+        api: &Requests,
+        cidr: Option<BlockCidr>,
+    ) -> Result<u64, ReconcileError> {
         let Some(cidr) = cidr else { return Ok(0) };
         let leases = self.context.agent.stores.leases(&self.context.pool).await?;
-        let there = self.context.own_addresses().await?;
+        let there = self.context.own_addresses(api).await?;
         let all = leases
             .held
             .iter()
@@ -148,15 +147,24 @@ impl Publisher {
             .count() as u64)
     }
 
-    pub(super) async fn publish(&mut self, cidr: BlockCidr) -> Result<(), ReconcileError> {
-        let Some(accepted) = self.context.target()?.accepted else {
+    pub(super) async fn publish(&mut self, target: &Target, cidr: BlockCidr) -> Result<(), ReconcileError> {
+        let Some(accepted) = &target.accepted else {
             return Ok(());
         };
         // The block is shared only when `unpublished` finds no lease without an object.
-        self.publish_leases(&accepted, &[cidr.interval()].into_iter().collect())
+        self.publish_leases(&target.api, accepted, &[cidr.interval()].into_iter().collect())
             .await
             .map(|_| ())
     }
+}
+
+/// Writes a new object, or a new version of one. Returns whether the object can be relied on.
+async fn write(api: &Requests, object: &IpAddress) -> Result<bool, ReconcileError> {
+    let written = match object.metadata.resource_version {
+        Some(_) => api.replace(object).await?,
+        None => api.create(object).await?,
+    };
+    Ok(matches!(written, WriteResult::Applied(_)))
 }
 
 fn of_lease(lease: &Lease) -> AskedBy {

@@ -5,7 +5,7 @@
 use super::context::PoolContext;
 use crate::agent::ReconcileError;
 use api::convert::{address_record, node_ref};
-use api::requests::{WriteResult, replace};
+use api::requests::{Requests, WriteResult};
 use api::{AddressState, IpAddress};
 use block::address::{Step, next};
 use block::owner::NodeIdentity;
@@ -19,6 +19,7 @@ impl PoolContext {
     /// correct now.
     pub(super) async fn rebind(
         &self,
+        api: &Requests,
         me: &NodeIdentity,
         address: &IpAddress,
     ) -> Result<bool, ReconcileError> {
@@ -37,7 +38,7 @@ impl PoolContext {
                     );
                 }
             }
-            match replace(&self.agent.cluster.addresses, &address).await? {
+            match api.replace(&address).await? {
                 WriteResult::Applied(after) => address = after,
                 WriteResult::Conflict => return Ok(false),
             }

@@ -13,13 +13,14 @@ use api::IpBlock;
 use api::accepted_pool::AcceptedPool;
 use api::block_layout::BlockCidr;
 use api::convert::{block_record, cidr_of, in_use, new_block, now, with_record};
-use api::requests::{WriteResult, create, delete_block, get, replace, update_status};
+use api::requests::{Requests, WriteResult};
 use block::orphan::{Decider, OrphanAction, OwnerState, Watched, decide};
 use block::owner::{Desired, NodeIdentity, Step, next};
-use block::{BlockRecord, LocalBlock, Mode, Usage};
+use block::{BlockRecord, LocalBlock, Mode, Owner, Usage};
 use ipam::clock::{Clock, KernelClock};
 use ipam::pool::PoolFile;
 use ipam::range::Family;
+use kube::ResourceExt;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
@@ -276,11 +277,11 @@ impl BlockReconciler {
         };
         for _ in 0..STEPS {
             let asked = KernelClock.since_boot()?;
-            let block = self.read(name, freshness).await?;
+            let block = self.read(&target.api, name, freshness).await?;
             let Some(me) = self.context.agent.identity() else {
                 return Ok(());
             };
-            let (in_file, used) = self.local_state(name, cidr).await?;
+            let (in_file, used) = self.local_state(&target.api, name, cidr).await?;
             let step = next(
                 &me,
                 block.as_ref().map(block_record).as_ref(),
@@ -300,9 +301,12 @@ impl BlockReconciler {
                     && in_use(block)
                     && idle
                 {
-                    return self.report_use(name, block, cidr).await;
+                    return self.report_use(&target.api, name, block, cidr).await;
                 }
-                return self.review_namesake(name, block.as_ref(), in_file, &me).await;
+                if let (Some(block), None, NodeIdentity::Registered(owner)) = (&block, in_file, &me) {
+                    return self.review_namesake(&target.api, block, owner).await;
+                }
+                return Ok(());
             }
             let about = BlockStep {
                 name,
@@ -323,11 +327,16 @@ impl BlockReconciler {
     }
 
     /// The state of a block, known or read now; none if there is no such object.
-    async fn read(&mut self, name: &str, freshness: Freshness) -> Result<Option<IpBlock>, ReconcileError> {
+    async fn read(
+        &mut self,
+        api: &Requests,
+        name: &str,
+        freshness: Freshness,
+    ) -> Result<Option<IpBlock>, ReconcileError> {
         if freshness == Freshness::Known {
             return Ok(self.known.all().remove(name));
         }
-        let block = get(&self.context.agent.cluster.blocks, name).await?;
+        let block = api.get(name).await?;
         self.known.note(name, block.clone());
         Ok(block)
     }
@@ -335,6 +344,7 @@ impl BlockReconciler {
     /// The entry of the file for a block, and the use of the block on this node.
     async fn local_state(
         &self,
+        api: &Requests,
         name: &str,
         cidr: Option<BlockCidr>,
     ) -> Result<(Option<LocalBlock>, Usage), ReconcileError> {
@@ -344,7 +354,7 @@ impl BlockReconciler {
         let in_file = local_block(holdings.file.as_ref(), name);
         let mut used = holdings.usage.first().copied().unwrap_or_default();
         if in_file.is_some_and(|local| local.mode == Mode::Sharing) {
-            used.unpublished = self.publisher.unpublished(cidr).await?;
+            used.unpublished = self.publisher.unpublished(api, cidr).await?;
         }
         Ok((in_file, used))
     }
@@ -363,9 +373,7 @@ impl BlockReconciler {
             (Step::None, ..) => {}
             (Step::Replace { to, then }, Some(block), _) => {
                 let wanted = with_record(&block, &to, &self.context.agent.config.node);
-                let WriteResult::Applied(after) =
-                    replace(&self.context.agent.cluster.blocks, &wanted).await?
-                else {
+                let WriteResult::Applied(after) = target.api.replace(&wanted).await? else {
                     return Ok(Freshness::Read);
                 };
                 self.known.note(name, Some(after));
@@ -382,7 +390,7 @@ impl BlockReconciler {
             }
             (Step::Claim { to, then }, None, Some(_)) => return self.claim_again(about, &to, then).await,
             (Step::Report, Some(block), Some(cidr)) => {
-                self.report_use(name, &block, cidr).await?;
+                self.report_use(&target.api, name, &block, cidr).await?;
             }
             (Step::WriteFile(held), ..) => self.write_block(about, held).await?,
             (Step::RemoveIfIdle, ..) => {
@@ -399,15 +407,13 @@ impl BlockReconciler {
                 tracing::warn!(pool = %self.context.pool, block = name, leased, "removed a block that this node does not own any more");
             }
             (Step::Delete, Some(block), _) => {
-                let WriteResult::Applied(()) =
-                    delete_block(&self.context.agent.cluster.blocks, &block).await?
-                else {
+                let WriteResult::Applied(()) = target.api.delete_block(&block).await? else {
                     return Ok(Freshness::Read);
                 };
                 self.known.note(name, None);
                 self.context.agent.metrics.returned(&self.context.pool);
             }
-            (Step::Publish, _, Some(cidr)) => self.publisher.publish(cidr).await?,
+            (Step::Publish, _, Some(cidr)) => self.publisher.publish(target, cidr).await?,
             _ => return Ok(Freshness::Read),
         }
         Ok(Freshness::Known)
@@ -417,15 +423,14 @@ impl BlockReconciler {
     /// agent can make.
     async fn report_use(
         &mut self,
+        api: &Requests,
         name: &str,
         block: &IpBlock,
         cidr: BlockCidr,
     ) -> Result<(), ReconcileError> {
         let used = self.context.usage_of(cidr).await?;
         let status = serde_json::json!({ "reportedAt": now(), "used": used, "free": 0 });
-        if let WriteResult::Applied(after) =
-            update_status(&self.context.agent.cluster.blocks, block, status).await?
-        {
+        if let WriteResult::Applied(after) = api.update_status(block, status).await? {
             self.known.note(name, Some(after));
         }
         Ok(())
@@ -445,7 +450,7 @@ impl BlockReconciler {
         let mut object = new_block("", self.context.pool.as_str(), cidr, &to.owner);
         object.metadata.name = Some(name.to_owned());
         object.spec.quarantine_seconds = i64::try_from(self.context.agent.config.quarantine.as_secs()).ok();
-        let WriteResult::Applied(block) = create(&self.context.agent.cluster.blocks, &object).await? else {
+        let WriteResult::Applied(block) = about.target.api.create(&object).await? else {
             return Ok(Freshness::Read);
         };
         self.known.note(name, Some(block));
@@ -470,7 +475,7 @@ impl BlockReconciler {
             return Ok(true);
         };
         match accepted.layout(Family::of(cidr.network().ip())) {
-            Some(layout) if layout.has(cidr) => is_listed(&self.context, accepted, (layout, cidr)).await,
+            Some(layout) if layout.has(cidr) => is_listed(&target.api, accepted, (layout, cidr)).await,
             _ => Ok(true),
         }
     }
@@ -479,15 +484,11 @@ impl BlockReconciler {
     /// of a gone node. Only this node can tell that no pod here uses it.
     async fn review_namesake(
         &mut self,
-        name: &str,
-        block: Option<&IpBlock>,
-        in_file: Option<LocalBlock>,
-        me: &NodeIdentity,
+        api: &Requests,
+        block: &IpBlock,
+        owner: &Owner,
     ) -> Result<(), ReconcileError> {
-        let (Some(block), None, NodeIdentity::Registered(owner)) = (block, in_file, me) else {
-            return Ok(());
-        };
-        let seen = block_record(block);
+        let (name, seen) = (&block.name_any(), block_record(block));
         if seen.owner.node != owner.node || seen.owner == *owner {
             return Ok(());
         }
@@ -501,7 +502,6 @@ impl BlockReconciler {
             version: version.clone(),
             unchanged: since.elapsed(),
         });
-        let blocks = &self.context.agent.cluster.blocks;
         let quarantine = self
             .context
             .agent
@@ -522,14 +522,15 @@ impl BlockReconciler {
             }
             OrphanAction::Orphan => {
                 let to = seen.with_phase(block::Phase::Orphaned);
-                if let WriteResult::Applied(after) =
-                    replace(blocks, &with_record(block, &to, &self.context.agent.config.node)).await?
+                if let WriteResult::Applied(after) = api
+                    .replace(&with_record(block, &to, &self.context.agent.config.node))
+                    .await?
                 {
                     self.known.note(name, Some(after));
                 }
             }
             OrphanAction::Delete => {
-                delete_block(blocks, block).await?;
+                api.delete_block(block).await?;
                 self.known.note(name, None);
                 self.orphans.remove(name);
                 tracing::info!(pool = %self.context.pool, block = name, "deleted a block of an earlier registration of this node");

@@ -7,7 +7,7 @@ use crate::agent::ReconcileError;
 use api::accepted_pool::AcceptedPool;
 use api::block_layout::BlockCidr;
 use api::convert::{block_record, cidr_of, now};
-use api::requests::{WriteResult, update_status};
+use api::requests::WriteResult;
 use api::{BlockState, IpBlock, IpBlockStatus, IpPoolSpec};
 use block::Usage;
 use block::owner::NodeIdentity;
@@ -254,9 +254,7 @@ impl UsageReporter {
             reported_at: Some(now()),
             observed_generation: Some(generation),
         };
-        if let WriteResult::Applied(after) =
-            update_status(&self.context.agent.cluster.blocks, block, &status).await?
-        {
+        if let WriteResult::Applied(after) = scope.target.api.update_status(block, &status).await? {
             reconciler.known_mut().note(name, Some(after));
             let told = BlockReport {
                 at: Instant::now(),
@@ -319,7 +317,7 @@ async fn publish_reserved(
         if !reserved.is_empty() {
             in_the_way = reconciler
                 .publisher_mut()
-                .publish_leases(accepted, &reserved)
+                .publish_leases(&target.api, accepted, &reserved)
                 .await?
                 .or(in_the_way);
         }

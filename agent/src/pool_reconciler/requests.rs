@@ -8,7 +8,8 @@ use super::{PluginRequest, PoolReconciler, Response, report_usage};
 use crate::agent::{ReconcileError, event};
 use crate::serve::unknown;
 use api::accepted_pool::AcceptedPool;
-use api::patience::{self, QUESTION};
+use api::deadline::{Deadline, PLUGIN_LIMIT};
+use api::requests::Requests;
 use block::owner::NodeIdentity;
 use common::cni::{Code, Error};
 use ipam::agent::{Reply, Request, Verb};
@@ -25,7 +26,9 @@ impl PoolReconciler {
         if self.has_timed_out(&request) {
             return;
         }
-        let response = patience::until(request.asked + QUESTION, self.answer(&request)).await;
+        let deadline = Deadline::At(request.asked + PLUGIN_LIMIT);
+        let api = self.context.agent.clients.requests(deadline);
+        let response = self.answer(&api, &request).await;
         self.send(request, response);
     }
 
@@ -66,7 +69,7 @@ impl PoolReconciler {
     }
 
     /// Answers `request`. Returns [`Response::RetryAfter`] if other nodes were asked to share addresses and the plugin has time left.
-    async fn answer(&mut self, request: &PluginRequest) -> Response {
+    async fn answer(&mut self, api: &Requests, request: &PluginRequest) -> Response {
         let PluginRequest {
             request,
             asked,
@@ -78,7 +81,7 @@ impl PoolReconciler {
             since: asked.into_std(),
             told: *told,
         });
-        let error = match Box::pin(self.serve(request, pending)).await {
+        let error = match Box::pin(self.serve(api, request, pending)).await {
             Ok(reply) => return Response::Reply(reply),
             Err(error) => error,
         };
@@ -95,17 +98,26 @@ impl PoolReconciler {
 
     /// A random delay that spreads out the nodes of a large pool: all of them see at the same moment that a block is shared.
     fn apart(&self) -> Duration {
-        let blocks = self.context.target().map_or(0, |target| target.blocks);
+        let counters = self
+            .context
+            .pool_object()
+            .and_then(|pool| pool.status.clone()?.counters);
+        let blocks = counters.map_or(0, |counters| counters.blocks);
         report_usage::wait(blocks, fastrand::f64()).min(APART)
     }
 
-    async fn serve(&mut self, request: &Request, pending: Option<PendingRequest>) -> Result<Reply, Error> {
+    async fn serve(
+        &mut self,
+        api: &Requests,
+        request: &Request,
+        pending: Option<PendingRequest>,
+    ) -> Result<Reply, Error> {
         let age = self.context.agent.config.confirm_every();
-        self.context.agent.refresh_node(age).await.map_err(|e| {
+        self.context.agent.refresh_node(api, age).await.map_err(|e| {
             self.context
                 .unanswered("whether the cluster has this node still", &e)
         })?;
-        let target = self.context.target().map_err(|e| self.context.failed(&e))?;
+        let target = self.context.target(api).map_err(|e| self.context.failed(&e))?;
         let accepted = self.require_open(&target)?;
         self.require_namespace(&target, &accepted, request).await?;
         let scope = RequestScope {
@@ -165,7 +177,7 @@ impl PoolReconciler {
         accepted: &AcceptedPool,
         request: &Request,
     ) -> Result<(), Error> {
-        let names = self.blocks.file_mut().namespaces(accepted).await;
+        let names = self.blocks.file_mut().namespaces(&target.api, accepted).await;
         let names = names.map_err(|e| self.context.unanswered("which namespaces it is for", &e))?;
         let (Some(names), Some(_)) = (names, &request.attachment) else {
             return Ok(());
@@ -174,7 +186,11 @@ impl PoolReconciler {
         if let Some(namespace) = namespace {
             let listed = names.iter().any(|name| name == namespace);
             let selected = listed || {
-                let now = self.blocks.file_mut().selects_now(accepted, namespace).await;
+                let now = self
+                    .blocks
+                    .file_mut()
+                    .selects_now(&target.api, accepted, namespace)
+                    .await;
                 now.map_err(|e| {
                     self.context
                         .unanswered("whether it is for the pod's namespace", &e)

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The loop of a pool: rounds, which run in the background, and plugin requests, for which plugins wait.
 //!
-//! Invariant: a plugin request shortens the current round to [`api::patience::GRACE`]. A healthy API server still answers the
+//! Invariant: a plugin request shortens the current round to [`api::deadline::GRACE`]. A healthy API server still answers the
 //! requests of the round in that time.
 
 use super::backoff::{Backoff, Round};
 use super::mailbox::{Mailbox, Received};
 use super::{Message, PoolReconciler};
-use api::patience::Hurry;
+use api::deadline::BackgroundWork;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -71,23 +71,29 @@ impl RunLoop {
 
     /// Runs one round. If a plugin request arrives, the round ends soon, whatever the API server does, and the next round
     /// continues the work. A timed-out request is indistinguishable from one whose response was lost, so a round may end after
-    /// any step (`api::patience`).
+    /// any step (`api::deadline`).
     async fn round(&mut self) -> Round {
         let after_release = self.mailbox.begin_round();
-        let hurry = Hurry::default();
+        let background = BackgroundWork::default();
+        let api = self
+            .reconciler
+            .context
+            .agent
+            .clients
+            .requests(background.deadline());
         if self.mailbox.next_deadline().is_some() {
             // A plugin already waits when the round begins.
-            hurry.tell();
+            background.interrupt();
         }
         let done = {
-            let mut work = std::pin::pin!(hurry.concerning(self.reconciler.work(after_release)));
+            let mut work = std::pin::pin!(self.reconciler.work(&api, after_release));
             loop {
                 tokio::select! {
                     biased;
                     done = &mut work => break done,
-                    () = self.stop.cancelled(), if !hurry.is_told() => hurry.tell(),
+                    () = self.stop.cancelled(), if !background.is_interrupted() => background.interrupt(),
                     received = self.mailbox.receive(), if self.mailbox.is_open() => if received != Received::Change {
-                        hurry.tell();
+                        background.interrupt();
                     },
                 }
             }
@@ -95,7 +101,7 @@ impl RunLoop {
         let context = &self.reconciler.context;
         match done {
             Ok(()) => Round::Succeeded,
-            Err(failure) if hurry.is_told() && failure.is_unanswered() => {
+            Err(failure) if background.is_interrupted() && failure.is_unanswered() => {
                 tracing::debug!(pool = %context.pool, error = %failure, "reconcile round interrupted by a plugin request");
                 context.agent.metrics.round_interrupted(&context.pool);
                 Round::Interrupted

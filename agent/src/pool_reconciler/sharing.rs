@@ -39,7 +39,7 @@ impl Sharing {
             Family::V6 => "v6",
         };
         let request = serde_json::json!({ key: now() });
-        match self.context.request(request).await {
+        match self.context.request(&scope.target.api, request).await {
             Ok(told) => {
                 if let WriteResult::Applied(pool) = told {
                     self.requested = Some((version_number(&pool), Instant::now()));

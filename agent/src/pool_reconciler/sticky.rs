@@ -5,11 +5,10 @@
 //! nodes want it, one write fails.
 
 use super::addresses::{Addresses, Claimant};
-use super::context::PoolContext;
+use super::context::{PoolContext, RequestScope};
 use crate::agent::ReconcileError;
-use api::accepted_pool::AcceptedPool;
 use api::convert::{node_ref, now};
-use api::requests::{WriteResult, delete, registration_state, replace};
+use api::requests::{Requests, WriteResult, registration_state};
 use api::sticky::{AddressUse, Handover, NodeState, Wait, handover, stateful_set_of};
 use api::{AddressState, Holder, IpAddress, NodeRef};
 use block::owner::NodeIdentity;
@@ -21,22 +20,24 @@ use std::net::IpAddr;
 /// How often an object is read again after another process has changed it.
 const TRIES: usize = 4;
 
-/// Allocates the addresses that pods keep.
-pub(super) struct StickyAddresses {
-    context: PoolContext,
+/// Allocates the addresses that pods keep, for one plugin request.
+pub(super) struct StickyAddresses<'a> {
+    context: &'a PoolContext,
+    scope: RequestScope<'a>,
 }
 
-impl StickyAddresses {
-    pub(super) fn new(context: PoolContext) -> Self {
-        Self { context }
+impl<'a> StickyAddresses<'a> {
+    pub(super) fn new(context: &'a PoolContext, scope: RequestScope<'a>) -> Self {
+        Self { context, scope }
+    }
+
+    fn api(&self) -> &'a Requests {
+        &self.scope.target.api
     }
 
     /// Finds out whether the claimant's pod keeps its address, and under which holder.
-    pub(super) async fn identify(
-        &self,
-        accepted: &AcceptedPool,
-        claimant: &mut Claimant<'_>,
-    ) -> Result<(), Error> {
+    pub(super) async fn identify(&self, claimant: &mut Claimant<'_>) -> Result<(), Error> {
+        let accepted = self.scope.accepted;
         let name = claimant
             .pod
             .as_ref()
@@ -47,7 +48,7 @@ impl StickyAddresses {
         let Some(pod) = &mut claimant.pod else {
             return Ok(());
         };
-        let there = self.context.agent.cluster.pod(&pod.namespace, &pod.name).await;
+        let there = self.api().pod(&pod.namespace, &pod.name).await;
         let name = format!("{}/{}", pod.namespace, pod.name);
         let there = there.map_err(|trouble| {
             let why = "may be of a StatefulSet, and who keeps which address is known to the API server alone";
@@ -90,18 +91,19 @@ impl StickyAddresses {
     pub(super) async fn bind_reserved(
         &self,
         addresses: &mut Addresses,
-        accepted: &AcceptedPool,
         family: Family,
         claimant: &Claimant<'_>,
     ) -> Result<IpAddress, Error> {
         for _ in 0..TRIES {
             let Some(address) = self.reserved_for(family, claimant).await?.into_iter().next() else {
-                return self.reserve_address(addresses, accepted, family, claimant).await;
+                return self.reserve_address(addresses, family, claimant).await;
             };
             let Ok(ip) = address.spec.address.parse::<IpAddr>() else {
                 break;
             };
-            if address.spec.state == AddressState::Kept && !accepted.reservable(family).contains(bits(ip)) {
+            if address.spec.state == AddressState::Kept
+                && !self.scope.accepted.reservable(family).contains(bits(ip))
+            {
                 // The pool no longer contains the address and no pod uses it: frees it and takes another one.
                 self.free_reserved(&address, claimant)
                     .await
@@ -109,7 +111,7 @@ impl StickyAddresses {
                 continue;
             }
             if let Some(address) = self.hand_over(&address, ip, claimant).await? {
-                return addresses.use_if_noted(accepted, ip, address).await;
+                return addresses.use_if_noted(self.scope, ip, address).await;
             }
         }
         let holder = claimant.holder.as_ref().map(|holder| holder.pod.as_str());
@@ -126,9 +128,7 @@ impl StickyAddresses {
             return Ok(Vec::new());
         };
         let there = self
-            .context
-            .agent
-            .cluster
+            .api()
             .addresses_held_for(&holder.namespace, &holder.pod)
             .await
             .map_err(|e| {
@@ -158,12 +158,11 @@ impl StickyAddresses {
     async fn reserve_address(
         &self,
         addresses: &mut Addresses,
-        accepted: &AcceptedPool,
         family: Family,
         claimant: &Claimant<'_>,
     ) -> Result<IpAddress, Error> {
-        let all = accepted.reservable(family);
-        let Some(address) = addresses.bind_any(accepted, family, &all, claimant).await? else {
+        let all = self.scope.accepted.reservable(family);
+        let Some(address) = addresses.bind_any(self.scope, family, &all, claimant).await? else {
             return Err(Error::new(
                 Code::EXHAUSTED,
                 format!(
@@ -180,7 +179,7 @@ impl StickyAddresses {
         if matches!(alone, Ok(true)) {
             return Ok(address);
         }
-        let _ = delete(&self.context.agent.cluster.addresses, &address).await;
+        let _ = self.api().delete(&address).await;
         alone.and_then(|_| {
             let why = "another node has given this pod's name an address at the same time; try again";
             Err(Error::new(Code::TRY_AGAIN, why))
@@ -256,12 +255,11 @@ impl StickyAddresses {
         me: &NodeRef,
         claimant: &Claimant<'_>,
     ) -> Result<Option<IpAddress>, ReconcileError> {
-        let addresses = &self.context.agent.cluster.addresses;
         let mut address = address.clone();
         // The address belongs to an earlier registration of this node.
         if address.spec.node != *me && address.spec.state == AddressState::Bound {
             address.spec.state = AddressState::Orphaned;
-            match replace(addresses, &address).await? {
+            match self.api().replace(&address).await? {
                 WriteResult::Applied(orphaned) => address = orphaned,
                 WriteResult::Conflict => return Ok(None),
             }
@@ -272,7 +270,7 @@ impl StickyAddresses {
         address.spec.holder.clone_from(&claimant.holder);
         address.spec.pod = claimant.pod_ref();
         address.spec.since = Some(now());
-        Ok(match replace(addresses, &address).await? {
+        Ok(match self.api().replace(&address).await? {
             WriteResult::Applied(address) => Some(address),
             WriteResult::Conflict => None,
         })
@@ -298,7 +296,7 @@ impl StickyAddresses {
             let unheld = self.context.end_pending(ip, spec.attachment.clone()).await?;
             return Ok(AddressUse::Local { leased: !unheld });
         }
-        let node = self.context.agent.cluster.registration(&spec.node.node).await?;
+        let node = self.api().registration(&spec.node.node).await?;
         Ok(AddressUse::Remote {
             same_pod,
             node: registration_state(node.as_ref(), &spec.node),
@@ -314,9 +312,8 @@ impl StickyAddresses {
         let mut addresses = before.unwrap_or_default().addresses;
         if !addresses.contains(&name) {
             addresses.push(name);
-            self.context
-                .request(serde_json::json!({ "addresses": addresses }))
-                .await?;
+            let request = serde_json::json!({ "addresses": addresses });
+            self.context.request(self.api(), request).await?;
         }
         Ok(())
     }
@@ -332,7 +329,7 @@ impl StickyAddresses {
             return Ok(());
         };
         if let Some(ours) = self.swap_to(address, &node_ref(&me), claimant).await? {
-            delete(&self.context.agent.cluster.addresses, &ours).await?;
+            self.api().delete(&ours).await?;
         }
         Ok(())
     }

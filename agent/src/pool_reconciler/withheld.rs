@@ -67,7 +67,7 @@ impl Withheld {
             }
             let there = self
                 .context
-                .objects_in(&accepted.spec.address_space, cidr)
+                .objects_in(&target.api, &accepted.spec.address_space, cidr)
                 .await?;
             let inside = there.into_iter().filter(|ip| kept.contains(bits(*ip)));
             back.extend(inside.map(|ip: IpAddr| ip.to_string()));

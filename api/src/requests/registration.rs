@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Node objects: whether a node is registered, which pods are bound to it, and the one condition that its agent writes.
 
-use super::{ApiError, ApiServer, MANAGER, get, list, refused, request, send};
+use super::{ApiError, MANAGER, Requests, refused, request};
 use crate::NodeRef;
 use crate::convert::now;
 use crate::sticky::NodeState;
 use block::Owner;
 use block::orphan::{Decider, OwnerState};
 use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
-use kube::{Api, ResourceExt};
 use std::collections::BTreeMap;
 
 /// The part of a Node object that the agent needs.
@@ -78,13 +78,13 @@ fn condition_patch(kind: &str, says: Option<&NodeCondition>, turned: bool) -> se
     serde_json::json!({ "status": { "conditions": [condition] } })
 }
 
-impl ApiServer {
+impl Requests {
     /// Reads the Node called `name`, if there is one.
     ///
     /// # Errors
     /// [`ApiError`].
     pub async fn registration(&self, name: &str) -> Result<Option<Registration>, ApiError> {
-        let node = get(&self.nodes, name).await?;
+        let node: Option<Node> = self.get(name).await?;
         Ok(node.map(|node| {
             let conditions = conditions(&node);
             Registration {
@@ -120,7 +120,8 @@ impl ApiServer {
             ..PatchParams::default()
         };
         let patch = Patch::Strategic(condition_patch(kind, says, turned));
-        match send(&what, self.nodes.patch_status(name, &params, &patch)).await? {
+        let api = self.all::<Node>();
+        match self.send(&what, api.patch_status(name, &params, &patch)).await? {
             Ok(_) => Ok(()),
             Err(status) if status.code == 404 => Ok(()),
             Err(status) => Err(refused(&what, &status)),
@@ -146,11 +147,8 @@ impl ApiServer {
     /// # Errors
     /// [`ApiError`].
     pub async fn has_pods(&self, node: &str) -> Result<bool, ApiError> {
-        let pods: Vec<Pod> = list(
-            &Api::all(self.client.clone()),
-            &format!("spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"),
-        )
-        .await?;
+        let fields = format!("spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed");
+        let pods: Vec<Pod> = self.list(&fields).await?;
         let own_network = |pod: &Pod| {
             pod.spec
                 .as_ref()

@@ -8,9 +8,10 @@
 use super::confirmed;
 use crate::cluster::snapshot::{Block, Snapshot, bound_pod};
 use crate::output::{CommandError, Outcome, Output};
-use api::requests::{ApiError, WriteResult, delete_block, release_address};
+use api::deadline::Deadline;
+use api::requests::{ApiError, Requests, WriteResult};
 use api::{AddressState, BlockState, IpAddress, IpBlock};
-use kube::{Api, Client, ResourceExt};
+use kube::{Client, ResourceExt};
 use serde_json::json;
 use std::time::{Duration, SystemTime};
 
@@ -142,12 +143,12 @@ fn require_quarantine(block: &IpBlock, now: SystemTime) -> Result<(), CommandErr
 }
 
 async fn free(client: &Client, orphans: &Orphans<'_>) -> Result<(), CommandError> {
-    let (blocks, addresses) = (Api::all(client.clone()), Api::all(client.clone()));
+    let api = Requests::new(client.clone(), Deadline::background());
     for block in &orphans.blocks {
-        check_outcome(&block.name_any(), delete_block(&blocks, block).await)?;
+        check_outcome(&block.name_any(), api.delete_block(block).await)?;
     }
     for address in &orphans.addresses {
-        check_outcome(&address.name_any(), release_address(&addresses, address).await)?;
+        check_outcome(&address.name_any(), api.release_address(address).await)?;
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use api::accepted_pool::AcceptedPool;
 use api::block_layout::BlockCidr;
 use api::convert::cidr_of;
 use api::listing::{Listing, addresses, check, entry, with_intervals_of};
-use api::requests::{WriteResult, create, get, list, list_names, replace, replace_metadata};
+use api::requests::WriteResult;
 use api::{AddressSpace, AddressSpaceSpec, IpAddress, IpBlock, IpPool, PoolEntry};
 use common::cni::Error;
 use ipam::interval::IntervalSet;
@@ -45,7 +45,7 @@ impl Leader {
         if !pool.finalizers().iter().any(|name| name == FINALIZER) {
             let mut wanted = pool.clone();
             wanted.finalizers_mut().push(FINALIZER.to_owned());
-            replace_metadata(&self.context.cluster.pools, &wanted).await?;
+            self.context.api.replace_metadata(&wanted).await?;
             return Ok(());
         }
         let accepted = self.accept(accepted).await?;
@@ -73,7 +73,7 @@ impl Leader {
             return Ok(Accepted::Yes(Box::new(accepted), others));
         }
         let name = accepted.spec.address_space.clone();
-        let space: Option<AddressSpace> = get(&self.context.cluster.spaces, &name).await?;
+        let space: Option<AddressSpace> = self.context.api.get(&name).await?;
         let mut wanted = space
             .clone()
             .unwrap_or_else(|| AddressSpace::new(&name, AddressSpaceSpec::default()));
@@ -101,8 +101,8 @@ impl Leader {
         wanted.spec.pools.push(listed);
         wanted.spec.pools.sort_by(|a, b| a.name.cmp(&b.name));
         let written = match space {
-            None => create(&self.context.cluster.spaces, &wanted).await?,
-            Some(_) => replace(&self.context.cluster.spaces, &wanted).await?,
+            None => self.context.api.create(&wanted).await?,
+            Some(_) => self.context.api.replace(&wanted).await?,
         };
         Ok(match written {
             WriteResult::Applied(_) => Accepted::Yes(Box::new(accepted), others),
@@ -134,7 +134,7 @@ impl Leader {
             return Ok(None);
         }
         let prefix = format!("{space}-");
-        for name in list_names(&self.context.cluster.blocks).await? {
+        for name in self.context.api.list_names::<IpBlock>().await? {
             let Some(cidr) = name.strip_prefix(&prefix).and_then(BlockCidr::from_name) else {
                 continue;
             };
@@ -156,15 +156,15 @@ impl Leader {
     /// Finalizes a pool that is being deleted: its finalizer is removed once no block and no address of the pool is left.
     async fn finalize(&mut self, pool: &IpPool) -> Result<(), ReconcileError> {
         let fields = format!("spec.pool={}", pool.name_any());
-        let blocks: Vec<IpBlock> = list(&self.context.cluster.blocks, &fields).await?;
-        let addresses: Vec<IpAddress> = list(&self.context.cluster.addresses, &fields).await?;
+        let blocks: Vec<IpBlock> = self.context.api.list(&fields).await?;
+        let addresses: Vec<IpAddress> = self.context.api.list(&fields).await?;
         if !blocks.is_empty() || !addresses.is_empty() {
             return self.report_deletion(pool, blocks, &addresses).await;
         }
         if pool.finalizers().iter().any(|name| name == FINALIZER) {
             let mut wanted = pool.clone();
             wanted.finalizers_mut().retain(|name| name != FINALIZER);
-            replace_metadata(&self.context.cluster.pools, &wanted).await?;
+            self.context.api.replace_metadata(&wanted).await?;
             tracing::info!(
                 pool = pool.name_any(),
                 "removed the finalizer of a deleted pool: no block and no address of it is left"
@@ -186,14 +186,14 @@ impl Leader {
                 if known.is_some() || !self.blocks_of(&listed.name).is_empty() {
                     continue;
                 }
-                let found: Option<IpPool> = get(&self.context.cluster.pools, &listed.name).await?;
+                let found: Option<IpPool> = self.context.api.get(&listed.name).await?;
                 if found.is_none_or(|pool| pool.uid().as_deref() != Some(&listed.uid)) {
                     deleted.push(listed.name.clone());
                 }
             }
             wanted.spec.pools.retain(|listed| !deleted.contains(&listed.name));
             if wanted != *space {
-                replace(&self.context.cluster.spaces, &wanted).await?;
+                self.context.api.replace(&wanted).await?;
             }
         }
         Ok(())

@@ -5,7 +5,6 @@
 //! jump or an outage of the API server. Each write of the leader carries the version that was read.
 
 use crate::context::Context;
-use api::patience::{QUESTION, until_stopped};
 use kube_lease_manager::{LeaseCreateMode, LeaseManager, LeaseManagerBuilder, LeaseManagerError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -23,6 +22,9 @@ const GRACE: u64 = 7;
 
 /// How long a replica waits after a request about the Lease that failed.
 const PAUSE: Duration = Duration::from_secs(2);
+
+/// How long the release of the Lease may take when the controller stops.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Takes part in the election until `stop`, and then releases the Lease. Reports each change of leadership to `leads`.
 pub(super) async fn run(context: &Context, leads: watch::Sender<bool>, stop: &CancellationToken) {
@@ -45,7 +47,7 @@ pub(super) async fn run(context: &Context, leads: watch::Sender<bool>, stop: &Ca
 }
 
 async fn join(context: &Context) -> Result<LeaseManager, LeaseManagerError> {
-    LeaseManagerBuilder::new(context.cluster.client.clone(), NAME)
+    LeaseManagerBuilder::new(context.clients.for_libraries(), NAME)
         .with_namespace(&context.config.namespace)
         .with_create_mode(LeaseCreateMode::AutoCreate)
         .with_identity(&context.config.identity)
@@ -73,7 +75,7 @@ async fn hold(
     }
     set_leadership(leads, false);
     // If the release is lost, the other replica waits until the Lease expires.
-    if let Ok(Err(error)) = until_stopped(stop, timeout(QUESTION, manager.release())).await {
+    if let Ok(Err(error)) = timeout(RELEASE_TIMEOUT, manager.release()).await {
         tracing::debug!(%error, lease = NAME, "releasing the Lease failed");
     }
     Ok(())

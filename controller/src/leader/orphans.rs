@@ -11,8 +11,7 @@ mod orphan;
 use super::Caches;
 use crate::context::{Context, ReconcileError};
 use api::convert::{block_record, with_record};
-use api::patience::until_stopped;
-use api::requests::{ApiError, WriteResult, replace};
+use api::requests::{ApiError, WriteResult};
 use api::{AddressSpace, IpAddress, IpBlock, NodeRef};
 use block::Phase;
 use block::orphan::{OrphanAction, OwnerState, Watched, decide};
@@ -92,7 +91,7 @@ impl OrphanCollector {
             match inputs {
                 None => (self.watched, self.outdated) = Default::default(),
                 Some(inputs) => {
-                    if let Err(error) = until_stopped(&stop, Box::pin(self.collect(&inputs))).await
+                    if let Err(error) = Box::pin(self.collect(&inputs)).await
                         && !stop.is_cancelled()
                     {
                         tracing::warn!(%error, "orphan collection failed; trying again");
@@ -210,7 +209,7 @@ impl OrphanCollector {
             return Ok(true);
         }
         let again = with_record(block, &seen, &self.context.config.identity);
-        let written = replace(&self.context.cluster.blocks, &again).await?;
+        let written = self.context.api.replace(&again).await?;
         let is_done = matches!(written, WriteResult::Applied(_));
         if is_done {
             tracing::info!(
@@ -274,9 +273,7 @@ impl OrphanCollector {
             for listed in listed.filter(|listed| pools.contains(listed.name.as_str())) {
                 listed.probe = true;
             }
-            if wanted != *space
-                && replace(&self.context.cluster.spaces, &wanted).await? == WriteResult::Conflict
-            {
+            if wanted != *space && self.context.api.replace(&wanted).await? == WriteResult::Conflict {
                 return Ok(false);
             }
         }
@@ -290,7 +287,7 @@ impl OrphanCollector {
         nodes: impl Iterator<Item = &NodeRef>,
     ) -> (HashMap<String, OwnerState>, Result<(), ReconcileError>) {
         let nodes: BTreeMap<&str, &NodeRef> = nodes.map(|node| (node.node.as_str(), node)).collect();
-        let answers = join_all(nodes.values().map(|node| self.context.cluster.owner_state(node))).await;
+        let answers = join_all(nodes.values().map(|node| self.context.api.owner_state(node))).await;
         let (mut found, mut result) = (HashMap::new(), Ok(()));
         for (name, answer) in nodes.keys().zip(answers) {
             match answer {

@@ -7,7 +7,7 @@
 
 use super::Leader;
 use crate::context::ReconcileError;
-use api::requests::{WriteResult, get, registration_state, release_address};
+use api::requests::{WriteResult, registration_state};
 use api::sticky::{AddressUse, Handover, Wait, handover};
 use api::{AddressState, IpAddress, IpPool, IpPoolStatus};
 use kube::ResourceExt;
@@ -54,8 +54,7 @@ impl Leader {
     }
 
     async fn release_one(&mut self, pool: &str, name: &str) -> Result<Progress, ReconcileError> {
-        let cluster = &self.context.cluster;
-        let found: Option<IpAddress> = get(&cluster.addresses, name).await?;
+        let found: Option<IpAddress> = self.context.api.get(name).await?;
         let Some(address) = found.filter(|address| address.spec.pool == pool) else {
             return Ok(Progress::Done);
         };
@@ -77,7 +76,7 @@ impl Leader {
     }
 
     async fn release(&self, address: &IpAddress) -> Result<Progress, ReconcileError> {
-        if release_address(&self.context.cluster.addresses, address).await? == WriteResult::Conflict {
+        if self.context.api.release_address(address).await? == WriteResult::Conflict {
             return Ok(Progress::Pending);
         }
         tracing::warn!(
@@ -92,14 +91,14 @@ impl Leader {
 
     /// What is known of the pod that has the address, read now.
     async fn before(&self, address: &IpAddress) -> Result<AddressUse, ReconcileError> {
-        let cluster = &self.context.cluster;
+        let api = &self.context.api;
         let spec = &address.spec;
         let now = match &spec.holder {
-            Some(holder) => cluster.pod(&holder.namespace, &holder.pod).await?,
+            Some(holder) => api.pod(&holder.namespace, &holder.pod).await?,
             None => None,
         };
         let theirs = spec.pod.as_ref().and_then(|pod| pod.uid.clone());
-        let node = cluster.registration(&spec.node.node).await?;
+        let node = api.registration(&spec.node.node).await?;
         let version = address.resource_version().unwrap_or_default();
         let watched = self.releasing.get(&address.name_any());
         let unchanged = watched.filter(|(seen, _)| *seen == version);

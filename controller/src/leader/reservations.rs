@@ -3,7 +3,7 @@
 
 use super::Leader;
 use crate::context::ReconcileError;
-use api::requests::{WriteResult, delete, get};
+use api::requests::WriteResult;
 use api::sticky::end_of_reservation;
 use api::{AddressState, Holder, IpAddress, IpPool};
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -47,16 +47,14 @@ impl Leader {
         holder: &Holder,
         owners: &mut Owners,
     ) -> Result<Option<String>, ReconcileError> {
-        let cluster = &self.context.cluster;
+        let api = &self.context.api;
         let pool = &address.spec.pool;
         if !owners.pools.contains_key(pool) {
-            owners
-                .pools
-                .insert(pool.clone(), get(&cluster.pools, pool).await?);
+            owners.pools.insert(pool.clone(), api.get(pool).await?);
         }
         let set = (holder.namespace.clone(), holder.stateful_set.clone());
         if !owners.sets.contains_key(&set) {
-            let found = cluster.stateful_set(&set.0, &set.1).await?;
+            let found = api.stateful_set(&set.0, &set.1).await?;
             owners.sets.insert(set.clone(), found);
         }
         let pool = owners.pools.get(pool).and_then(Option::as_ref);
@@ -82,7 +80,7 @@ impl Leader {
         if since.elapsed() < self.context.config.observation_interval {
             return Ok(());
         }
-        if delete(&self.context.cluster.addresses, address).await? == WriteResult::Applied(()) {
+        if self.context.api.delete(address).await? == WriteResult::Applied(()) {
             tracing::warn!(
                 address = name,
                 ip = address.spec.address,

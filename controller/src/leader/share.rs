@@ -13,7 +13,7 @@ use crate::context::ReconcileError;
 use api::accepted_pool::AcceptedPool;
 use api::block_layout::BlockCidr;
 use api::convert::{cidr_of, ip_in, now};
-use api::requests::{WriteResult, delete_block, list, patch_status};
+use api::requests::WriteResult;
 use api::{BlockState, IpAddress, IpBlock, IpBlockStatus, IpPoolStatus};
 use batch::{Candidate, LastBatch};
 use ipam::range::Family;
@@ -276,7 +276,7 @@ impl Leader {
             reported_at: Some(now()),
             ..IpBlockStatus::default()
         };
-        patch_status::<IpBlock>(&self.context.cluster.blocks, &name, &status).await?;
+        self.context.api.patch_status::<IpBlock>(&name, &status).await?;
         self.written_at.insert(name, Instant::now());
         Ok(())
     }
@@ -295,17 +295,14 @@ impl Leader {
         if since.elapsed() < self.context.config.observation_interval.max(cooldown) {
             return Ok(());
         }
-        let addresses: Vec<IpAddress> = list(
-            &self.context.cluster.addresses,
-            &format!("spec.block={}", cidr.network()),
-        )
-        .await?;
+        let fields = format!("spec.block={}", cidr.network());
+        let addresses: Vec<IpAddress> = self.context.api.list(&fields).await?;
         let space = &accepted.spec.address_space;
         if addresses.iter().any(|address| ip_in(address, space).is_some()) {
             self.empty.remove(&name);
             return Ok(());
         }
-        if delete_block(&self.context.cluster.blocks, block).await? == WriteResult::Applied(()) {
+        if self.context.api.delete_block(block).await? == WriteResult::Applied(()) {
             let evidence = "two observations found no address of the block in use";
             tracing::info!(pool = %accepted.name, block = name, seconds = since.elapsed().as_secs(), evidence, "freed an empty shared block");
         }

@@ -13,7 +13,7 @@ use api::pool::condition::{
     SHRINK_PENDING,
 };
 use api::pool::reason;
-use api::requests::{WriteResult, replace_status};
+use api::requests::WriteResult;
 use api::{IpAddress, IpBlock, IpPool, IpPoolStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::runtime::reflector::ObjectRef;
@@ -172,7 +172,7 @@ impl Leader {
         }
         let mut wanted = pool.clone();
         wanted.status = Some(status);
-        if replace_status(&self.context.cluster.pools, &wanted).await? == WriteResult::Conflict {
+        if self.context.api.replace_status(&wanted).await? == WriteResult::Conflict {
             // Another client has written meanwhile, for instance a node that adds its request. The watch delivers the new
             // version.
             return Ok(());

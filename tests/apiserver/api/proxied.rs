@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The agent's client behind an HTTP proxy, with TLS to the API server.
 
+use api::IpBlock;
 use api::client;
+use api::deadline::Deadline;
+use api::requests::Requests;
 use apiserver::{Gateway, Identity, Server};
 use common::cni::error::causes;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -24,10 +27,10 @@ async fn the_agent_reaches_a_tls_api_server_through_one_proxy_connection() {
     let gateway = Gateway::start().await;
     let identity = Identity::new(&server.admin().await, "far-away").await;
     let client = client_of(by_way_of(&gateway, identity.config(server))).await;
-    let cluster = api::requests::ApiServer::new(client);
-    let node = cluster.registration("far-away").await.unwrap().unwrap();
+    let requests = Requests::new(client, Deadline::background());
+    let node = requests.registration("far-away").await.unwrap().unwrap();
     assert_eq!(*node.owner.uid, *identity.node.node_uid);
-    api::requests::list_names(&cluster.blocks).await.unwrap();
+    requests.list_names::<IpBlock>().await.unwrap();
     let asked = format!("CONNECT 127.0.0.1:{} HTTP/1.1", server.port());
     assert_eq!(gateway.asked(), [asked]);
 }
@@ -50,8 +53,8 @@ async fn an_error_names_the_proxy_that_refused_a_request_and_the_reason() {
     let gateway = Gateway::start().await;
     gateway.refuse(Some("403 Forbidden"));
     let client = client_of(by_way_of(&gateway, server.config_with("any"))).await;
-    let cluster = api::requests::ApiServer::new(client);
-    let trouble = cluster.registration("far-away").await.unwrap_err();
+    let requests = Requests::new(client, Deadline::background());
+    let trouble = requests.registration("far-away").await.unwrap_err();
     let words = format!(
         "the proxy {}/ refuses the way to 127.0.0.1:{}: 403 Forbidden; let the proxy allow it",
         gateway.url(),

@@ -2,7 +2,8 @@
 //! Objects with fields of a later version of the definitions: writes of this version keep them.
 
 use crate::block;
-use api::requests::{WriteResult, patch_status, replace, replace_metadata, replace_status};
+use api::deadline::Deadline;
+use api::requests::{Requests, WriteResult};
 use api::{AddressSpace, BlockState, IpAddress, IpBlock, IpPool, definitions};
 use apiserver::Server;
 use apiserver::install::{apply, until};
@@ -89,19 +90,20 @@ async fn updates_keep_fields_that_a_later_version_added() {
     an_address_space_keeps_them(&admin).await;
 }
 
+fn requests(client: &Client) -> Requests {
+    Requests::new(client.clone(), Deadline::background())
+}
+
 async fn a_block_keeps_them(admin: &Client) {
-    let (api, blocks) = (
-        raw(admin, "IPBlock", "ipblocks"),
-        Api::<IpBlock>::all(admin.clone()),
-    );
+    let (api, requests) = (raw(admin, "IPBlock", "ipblocks"), requests(admin));
     let name = "skew-4-0a000000-26";
     let status = json!({ "used": 1, "free": 2, "oldest": "2026-01-01T00:00:00Z" });
     make(&api, block(name, "10.0.0.0/26", "n"), Some(status)).await;
-    let read = blocks.get(name).await.unwrap();
+    let read: IpBlock = requests.get(name).await.unwrap().unwrap();
     let mut wanted = read.clone();
     wanted.spec.state = BlockState::Draining;
     assert!(matches!(
-        replace(&blocks, &wanted).await.unwrap(),
+        requests.replace(&wanted).await.unwrap(),
         WriteResult::Applied(_)
     ));
     let there = kept(&api, name, &["/spec/later", "/status/later"]).await;
@@ -109,27 +111,23 @@ async fn a_block_keeps_them(admin: &Client) {
     // Two clients have read the same version; the second write conflicts.
     wanted.spec.state = BlockState::Orphaned;
     assert!(matches!(
-        replace(&blocks, &wanted).await.unwrap(),
+        requests.replace(&wanted).await.unwrap(),
         WriteResult::Conflict
     ));
     let status = read.status.unwrap();
-    patch_status(&blocks, name, &status).await.unwrap();
+    requests.patch_status::<IpBlock>(name, &status).await.unwrap();
     kept(&api, name, &["/spec/later", "/status/later"]).await;
-    blocks
-        .delete(name, &kube::api::DeleteParams::default())
+    api.delete(name, &kube::api::DeleteParams::default())
         .await
         .unwrap();
     assert!(matches!(
-        replace(&blocks, &wanted).await.unwrap(),
+        requests.replace(&wanted).await.unwrap(),
         WriteResult::Conflict
     ));
 }
 
 async fn an_address_keeps_them(admin: &Client) {
-    let (api, addresses) = (
-        raw(admin, "IPAddress", "ipaddresses"),
-        Api::<IpAddress>::all(admin.clone()),
-    );
+    let (api, requests) = (raw(admin, "IPAddress", "ipaddresses"), requests(admin));
     let name = "skew-0a000001";
     let address = json!({
         "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPAddress", "metadata": { "name": name },
@@ -141,11 +139,11 @@ async fn an_address_keeps_them(admin: &Client) {
         },
     });
     make(&api, address, None).await;
-    let mut wanted = addresses.get(name).await.unwrap();
+    let mut wanted: IpAddress = requests.get(name).await.unwrap().unwrap();
     wanted.spec.state = api::AddressState::Kept;
     wanted.spec.attachment = None;
     assert!(matches!(
-        replace(&addresses, &wanted).await.unwrap(),
+        requests.replace(&wanted).await.unwrap(),
         WriteResult::Applied(_)
     ));
     let there = kept(&api, name, &["/spec/later"]).await;
@@ -153,7 +151,7 @@ async fn an_address_keeps_them(admin: &Client) {
 }
 
 async fn a_pool_keeps_them(admin: &Client) {
-    let (api, pools) = (raw(admin, "IPPool", "ippools"), Api::<IpPool>::all(admin.clone()));
+    let (api, requests) = (raw(admin, "IPPool", "ippools"), requests(admin));
     let pool = json!({
         "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPPool", "metadata": { "name": "skew" },
         "spec": {
@@ -161,17 +159,17 @@ async fn a_pool_keeps_them(admin: &Client) {
         },
     });
     make(&api, pool, Some(json!({ "observedGeneration": 1 }))).await;
-    let mut wanted = pools.get("skew").await.unwrap();
+    let mut wanted: IpPool = requests.get("skew").await.unwrap().unwrap();
     let mut accepted = wanted.spec.clone();
     wanted.status.get_or_insert_default().accepted = Some(accepted.clone());
-    let WriteResult::Applied(mut wanted) = replace_status(&pools, &wanted).await.unwrap() else {
-        panic!("no other client writes");
+    let WriteResult::Applied(mut wanted) = requests.replace_status(&wanted).await.unwrap() else {
+        panic!("nobody else writes");
     };
     // The next accepted spec selects all nodes.
     accepted.node_selector = None;
     wanted.status.get_or_insert_default().accepted = Some(accepted);
-    let WriteResult::Applied(mut wanted) = replace_status(&pools, &wanted).await.unwrap() else {
-        panic!("no other client writes");
+    let WriteResult::Applied(mut wanted) = requests.replace_status(&wanted).await.unwrap() else {
+        panic!("nobody else writes");
     };
     let there = kept(&api, "skew", &["/spec/later", "/status/later"]).await;
     assert_eq!(there["status"]["accepted"].get("nodeSelector"), None, "{there}");
@@ -179,7 +177,7 @@ async fn a_pool_keeps_them(admin: &Client) {
         .finalizers_mut()
         .push("rdmanet.io/addresses-in-use".to_owned());
     assert!(matches!(
-        replace_metadata(&pools, &wanted).await.unwrap(),
+        requests.replace_metadata(&wanted).await.unwrap(),
         WriteResult::Applied(_)
     ));
     let there = kept(&api, "skew", &["/spec/later", "/status/later"]).await;
@@ -187,20 +185,17 @@ async fn a_pool_keeps_them(admin: &Client) {
 }
 
 async fn an_address_space_keeps_them(admin: &Client) {
-    let (api, spaces) = (
-        raw(admin, "AddressSpace", "addressspaces"),
-        Api::<AddressSpace>::all(admin.clone()),
-    );
+    let (api, requests) = (raw(admin, "AddressSpace", "addressspaces"), requests(admin));
     let listed = |name: &str| json!({ "name": name, "uid": "u", "generation": 1, "shiftV4": 6, "shiftV6": 10, "later": "kept" });
     let space = json!({
         "apiVersion": "rdmanet.io/v1alpha1", "kind": "AddressSpace", "metadata": { "name": "skew" },
         "spec": { "pools": [listed("a"), listed("b")] },
     });
     make(&api, space, None).await;
-    let mut wanted = spaces.get("skew").await.unwrap();
+    let mut wanted: AddressSpace = requests.get("skew").await.unwrap().unwrap();
     wanted.spec.pools.remove(0);
     assert!(matches!(
-        replace(&spaces, &wanted).await.unwrap(),
+        requests.replace(&wanted).await.unwrap(),
         WriteResult::Applied(_)
     ));
     let there = kept(&api, "skew", &["/spec/later", "/spec/pools/0/later"]).await;

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Searches a free address among those that any node may take: a few tries first, then a list.
 
+use super::super::context::RequestScope;
 use super::{Addresses, Claimant};
 use api::IpAddress;
-use api::accepted_pool::AcceptedPool;
 use api::convert::ip_in;
-use api::requests::list;
 use block::claim::{Order, seed};
 use common::cni::{Code, Error};
 use ipam::interval::IntervalSet;
@@ -65,7 +64,7 @@ impl Addresses {
     /// Binds any free address of `all`; none if all are taken. The seed of the claimant decides where the search begins.
     pub(in crate::pool_reconciler) async fn bind_any(
         &mut self,
-        accepted: &AcceptedPool,
+        scope: RequestScope<'_>,
         family: Family,
         all: &IntervalSet,
         claimant: &Claimant<'_>,
@@ -73,7 +72,7 @@ impl Addresses {
         if self.exhausted.is_known(family, all, Instant::now()) {
             return Ok(None);
         }
-        let found = self.search(accepted, family, all, claimant).await?;
+        let found = self.search(scope, family, all, claimant).await?;
         match &found {
             Some(_) => self.exhausted.forget(family),
             None => self.exhausted.note(family, all, Instant::now(), fastrand::f64()),
@@ -84,34 +83,32 @@ impl Addresses {
     /// As [`Self::bind_any`], but ignores the results of earlier searches.
     async fn search(
         &mut self,
-        accepted: &AcceptedPool,
+        scope: RequestScope<'_>,
         family: Family,
         all: &IntervalSet,
         claimant: &Claimant<'_>,
     ) -> Result<Option<IpAddress>, Error> {
         let some = self.some_of(all, TRIES, claimant);
-        if let Some(address) = self.bind_one(accepted, family, some, claimant).await? {
+        if let Some(address) = self.bind_one(scope, family, some, claimant).await? {
             return Ok(Some(address));
         }
         if all.is_empty() {
             return Ok(None);
         }
         // The list includes other pools, which may have the same addresses.
-        let taken: Vec<IpAddress> = list(&self.context.agent.cluster.addresses, "")
-            .await
-            .map_err(|e| {
-                self.context
-                    .unanswered("which of its addresses are free", &e.into())
-            })?;
+        let taken: Vec<IpAddress> = scope.target.api.list("").await.map_err(|e| {
+            self.context
+                .unanswered("which of its addresses are free", &e.into())
+        })?;
         let taken: IntervalSet = taken
             .iter()
-            .filter_map(|address| ip_in(address, &accepted.spec.address_space))
+            .filter_map(|address| ip_in(address, &scope.accepted.spec.address_space))
             .filter(|ip| Family::of(*ip) == family)
             .map(single)
             .collect();
         let free = all.minus(&taken);
         let first = (0..TRIES.min(free.count())).filter_map(|index| nth(&free, index));
-        self.bind_one(accepted, family, first.collect(), claimant).await
+        self.bind_one(scope, family, first.collect(), claimant).await
     }
 
     /// A few addresses of `all`, in the claimant's own order.
@@ -126,13 +123,13 @@ impl Addresses {
     /// Binds the first free address of these.
     pub(super) async fn bind_one(
         &mut self,
-        accepted: &AcceptedPool,
+        scope: RequestScope<'_>,
         family: Family,
         numbers: Vec<u128>,
         claimant: &Claimant<'_>,
     ) -> Result<Option<IpAddress>, Error> {
         for number in numbers {
-            match self.bind(accepted, family.address(number), claimant).await {
+            match self.bind(scope, family.address(number), claimant).await {
                 Err(e) if e.code == Code::ADDRESS_IN_USE => {}
                 done => return done.map(Some),
             }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Addresses of shared blocks.
 
+use super::super::context::RequestScope;
 use super::view::View;
 use super::{Addresses, Claimant};
 use crate::agent::ReconcileError;
-use api::accepted_pool::AcceptedPool;
 use api::block_layout::BlockCidr;
 use api::convert::{cidr_of, version_number};
-use api::requests::list;
+use api::requests::Requests;
 use api::{IpAddress, IpBlock};
 use common::cni::Error;
 use ipam::interval::IntervalSet;
@@ -30,37 +30,37 @@ impl Addresses {
 
     pub(in crate::pool_reconciler) async fn has_shared(
         &mut self,
-        accepted: &AcceptedPool,
+        scope: RequestScope<'_>,
         family: Family,
     ) -> Result<bool, Error> {
-        Ok(!self.free_shared(accepted, family).await?.is_empty())
+        Ok(!self.free_shared(scope, family).await?.is_empty())
     }
 
     /// Binds an address of a shared block, unless other nodes take them all.
     pub(in crate::pool_reconciler) async fn bind_shared(
         &mut self,
-        accepted: &AcceptedPool,
+        scope: RequestScope<'_>,
         family: Family,
         claimant: &Claimant<'_>,
     ) -> Result<Option<IpAddress>, Error> {
-        let free = self.free_shared(accepted, family).await?;
-        if let Some(address) = self.bind_again(accepted, family, claimant).await? {
+        let free = self.free_shared(scope, family).await?;
+        if let Some(address) = self.bind_again(scope, family, claimant).await? {
             return Ok(Some(address));
         }
         let some = self.some_of(&free, TRIES, claimant);
-        if let Some(address) = self.bind_one(accepted, family, some, claimant).await? {
+        if let Some(address) = self.bind_one(scope, family, some, claimant).await? {
             return Ok(Some(address));
         }
         // Other nodes have taken the tried addresses.
         self.shared = None;
-        let free = self.free_shared(accepted, family).await?;
-        self.bind_any(accepted, family, &free, claimant).await
+        let free = self.free_shared(scope, family).await?;
+        self.bind_any(scope, family, &free, claimant).await
     }
 
     /// Binds the address that the attachment already has.
     async fn bind_again(
         &mut self,
-        accepted: &AcceptedPool,
+        scope: RequestScope<'_>,
         family: Family,
         claimant: &Claimant<'_>,
     ) -> Result<Option<IpAddress>, Error> {
@@ -68,12 +68,12 @@ impl Addresses {
         let Some(ip) = view.and_then(|view| view.given_before(family, claimant)) else {
             return Ok(None);
         };
-        self.bind(accepted, ip, claimant).await.map(Some)
+        self.bind(scope, ip, claimant).await.map(Some)
     }
 
     /// The free addresses of shared blocks, from a list that is recent enough for a guess.
-    async fn free_shared(&mut self, accepted: &AcceptedPool, family: Family) -> Result<IntervalSet, Error> {
-        let Some(layout) = accepted.layout(family) else {
+    async fn free_shared(&mut self, scope: RequestScope<'_>, family: Family) -> Result<IntervalSet, Error> {
+        let Some(layout) = scope.accepted.layout(family) else {
             return Ok(IntervalSet::default());
         };
         let told = self
@@ -85,25 +85,21 @@ impl Addresses {
             return Ok(free);
         }
         let view = self
-            .list_shared(told)
+            .list_shared(&scope.target.api, told)
             .await
             .map_err(|e| self.context.failed(&e))?;
         Ok(self.shared.insert(view).free(layout))
     }
 
-    async fn list_shared(&self, told: u64) -> Result<View, ReconcileError> {
+    async fn list_shared(&self, api: &Requests, told: u64) -> Result<View, ReconcileError> {
         let at = Instant::now();
         let fields = format!("spec.pool={},spec.state=Shared", self.context.pool);
-        let blocks: Vec<IpBlock> = list(&self.context.agent.cluster.blocks, &fields).await?;
+        let blocks: Vec<IpBlock> = api.list(&fields).await?;
         let cells: Vec<BlockCidr> = blocks.iter().filter_map(cidr_of).collect();
         let mut there: Vec<IpAddress> = Vec::new();
         if !cells.is_empty() {
             // One list serves any number of shared blocks. If another pool has an address, the CREATE fails.
-            there = list(
-                &self.context.agent.cluster.addresses,
-                &format!("spec.pool={}", self.context.pool),
-            )
-            .await?;
+            there = api.list(&format!("spec.pool={}", self.context.pool)).await?;
         }
         Ok(View::new(at, told, cells, there, &self.context.agent.config.node))
     }

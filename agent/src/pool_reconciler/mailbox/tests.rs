@@ -34,7 +34,7 @@ async fn plugin_requests_keep_their_order_and_start_no_round() {
     assert_eq!(mailbox.receive().await, Received::PluginRequest);
     assert!(!mailbox.has_change());
     let left = mailbox.next_deadline().unwrap().duration_since(Instant::now());
-    assert!(left <= QUESTION && left > QUESTION / 2, "{left:?}");
+    assert!(left <= PLUGIN_LIMIT && left > PLUGIN_LIMIT / 2, "{left:?}");
     let verbs: Vec<Verb> = std::iter::from_fn(|| mailbox.next_request())
         .map(|question| question.request.verb)
         .collect();

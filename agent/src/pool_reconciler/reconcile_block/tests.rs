@@ -2,7 +2,8 @@
 //! The blocks that a node keeps.
 
 use super::*;
-use api::testing::small_pool;
+use api::deadline::Deadline;
+use api::testing::{silent_clients, small_pool};
 use ipam::pool::Counters;
 
 fn spare(name: &str, free: u64) -> Spare<'_> {
@@ -35,6 +36,7 @@ fn a_block_in_use_is_kept_and_its_free_addresses_count() {
 
 fn target(open: bool, sharing: &[&str]) -> Target {
     Target {
+        api: silent_clients().requests(Deadline::background()),
         accepted: Some(small_pool()),
         open,
         counters: Counters::default(),
@@ -48,9 +50,9 @@ fn cell_of(cidr: &str) -> Option<BlockCidr> {
     BlockCidr::of(cidr.parse().unwrap())
 }
 
-#[test]
-fn the_pool_decides_whether_a_block_is_kept_returned_shared_or_drained() {
-    let use_of =
+#[tokio::test]
+async fn the_pool_decides_whether_a_block_is_kept_returned_shared_or_drained() {
+    let wish =
         |target: &Target, cidr, surplus| desired_use(target, "b", cell_of(cidr), Usage::default(), surplus);
     let inside = "10.1.0.16/28";
     assert_eq!(use_of(&target(true, &[]), inside, false), Desired::Keep);

@@ -6,22 +6,18 @@ use super::*;
 use crate::agent::Agent;
 use crate::block_watch::BlockWatcher;
 use crate::config::Config;
-use api::patience::QUESTION;
-use api::requests::ApiServer;
+use api::deadline::PLUGIN_LIMIT;
+use api::testing::silent_clients;
 use clap::{Args, FromArgMatches};
 use common::cni::Code;
 use ipam::agent::{Request, Verb};
 use ipam::pool::PoolName;
-use kube::Client;
-use kube::client::Body;
 use kube::runtime::reflector::store;
-use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
-use tower::service_fn;
 
 /// The reconciler of pool rail0, and the sender of its messages.
 struct Unanswered {
@@ -54,14 +50,9 @@ fn config(data_dir: &str) -> Config {
 impl Unanswered {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let never = service_fn(async |_: hyper::Request<Body>| {
-            pending::<()>().await;
-            Ok::<hyper::Response<Body>, std::io::Error>(hyper::Response::new(Body::empty()))
-        });
-        let cluster = ApiServer::new(Client::new(never, "default"));
         let (_, handle, blocks) = BlockWatcher::new();
         let config = config(dir.path().to_str().unwrap());
-        let agent = Arc::new(Agent::new(config, cluster, store().0, blocks, handle));
+        let agent = Arc::new(Agent::new(config, silent_clients(), store().0, blocks, handle));
         let (sender, messages) = mpsc::channel(16);
         let (listed, stop) = (CancellationToken::new(), CancellationToken::new());
         let worker = PoolReconciler::new(agent.clone(), pool());
@@ -108,12 +99,12 @@ impl Unanswered {
 }
 
 /// Far longer than a response takes on a busy machine, and half as long as a round that hangs
-/// ([`api::patience::ALONE`]).
+/// ([`api::deadline::BACKGROUND_LIMIT`]).
 const LONG: Duration = Duration::from_secs(15);
 
 /// The time limit of a request, less this number of milliseconds.
 fn all_but(left: u64) -> Duration {
-    QUESTION.saturating_sub(Duration::from_millis(left))
+    PLUGIN_LIMIT.saturating_sub(Duration::from_millis(left))
 }
 
 fn code(answer: Response) -> Code {
@@ -162,10 +153,10 @@ async fn plugins_that_wait_together_all_get_an_answer_in_time() {
 
 #[tokio::test]
 async fn the_request_of_a_timed_out_plugin_is_skipped() {
-    let reconciler = Unanswered::new();
-    drop(reconciler.ask(Duration::from_secs(6)).await);
-    reconciler.listed.cancel();
-    let last = reconciler.ask(QUESTION).await;
+    let deaf = Deaf::new();
+    drop(deaf.ask(Duration::from_secs(6)).await);
+    deaf.told.cancel();
+    let last = deaf.ask(PLUGIN_LIMIT).await;
     assert_eq!(code(last.await.unwrap()), Code::API_UNREACHABLE);
     assert!(reconciler.says("rdmanet_plugin_requests_timed_out_total{pool=\"rail0\"} 1"));
     assert!(reconciler.says("rdmanet_plugin_requests_total{pool=\"rail0\",verb=\"claim\",code=\"119\"} 1"));

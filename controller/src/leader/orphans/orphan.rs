@@ -5,7 +5,7 @@ use super::Inputs;
 use crate::config::Config;
 use crate::context::Context;
 use api::convert::{address_record, block_record, in_use, with_record};
-use api::requests::{ApiError, WriteResult, delete_block, release_address, replace};
+use api::requests::{ApiError, WriteResult};
 use api::{AddressState, IpAddress, IpBlock, NodeRef};
 use block::orphan::Quarantine;
 use block::{BlockRecord, Phase};
@@ -107,7 +107,7 @@ impl Orphan {
                     &block_record(block).with_phase(Phase::Orphaned),
                     &context.config.identity,
                 );
-                let WriteResult::Applied(after) = replace(&context.cluster.blocks, &orphaned).await? else {
+                let WriteResult::Applied(after) = context.api.replace(&orphaned).await? else {
                     return Ok(WriteResult::Conflict);
                 };
                 tracing::warn!(
@@ -120,8 +120,7 @@ impl Orphan {
             Self::Address(address) => {
                 let mut orphaned = IpAddress::clone(address);
                 orphaned.spec.state = AddressState::Orphaned;
-                let WriteResult::Applied(after) = replace(&context.cluster.addresses, &orphaned).await?
-                else {
+                let WriteResult::Applied(after) = context.api.replace(&orphaned).await? else {
                     return Ok(WriteResult::Conflict);
                 };
                 tracing::warn!(
@@ -141,7 +140,7 @@ impl Orphan {
         let node = &self.node().node;
         match self {
             Self::Block(block) => {
-                let written = delete_block(&context.cluster.blocks, block).await?;
+                let written = context.api.delete_block(block).await?;
                 if written == WriteResult::Applied(()) {
                     let evidence = "its Node is gone, no pod is bound to a node of that name, and no client has changed it for a quarantine";
                     let seconds = self.wait(&context.config).map(|time| time.as_secs());
@@ -156,7 +155,7 @@ impl Orphan {
                 Ok(written)
             }
             Self::Address(address) => {
-                let written = release_address(&context.cluster.addresses, address).await?;
+                let written = context.api.release_address(address).await?;
                 if written == WriteResult::Applied(()) {
                     let kept = address.spec.holder.is_some();
                     tracing::warn!(

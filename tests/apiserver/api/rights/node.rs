@@ -3,12 +3,14 @@
 
 use super::Agent;
 use crate::refusal;
+use api::deadline::Deadline;
+use api::requests::Requests;
 use apiserver::Server;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 
-/// A condition as `ApiServer::patch_node_condition` of an agent writes it.
+/// A condition as `Requests::patch_node_condition` of an agent writes it.
 fn links_ready(status: &str) -> Value {
     condition("rdmanet.io/LinksReady", status)
 }
@@ -62,7 +64,7 @@ fn agent_info() -> Value {
 #[tokio::test]
 async fn an_agent_can_write_the_links_ready_condition_of_its_own_node() {
     let agent = agent_of_a_node_that_runs("links-1").await;
-    let cluster = api::requests::ApiServer::new(agent.client.clone());
+    let requests = Requests::new(agent.client.clone(), Deadline::background());
     let says = |status: &str| api::requests::NodeCondition {
         status: status.to_owned(),
         reason: "Test".to_owned(),
@@ -83,7 +85,7 @@ async fn an_agent_can_write_the_links_ready_condition_of_its_own_node() {
     };
     for (status, turned) in [("True", true), ("False", true), ("False", false)] {
         let before = read().await.and_then(|condition| condition.last_transition_time);
-        cluster
+        requests
             .patch_node_condition("links-1", "rdmanet.io/LinksReady", Some(&says(status)), turned)
             .await
             .unwrap();
@@ -93,18 +95,15 @@ async fn an_agent_can_write_the_links_ready_condition_of_its_own_node() {
         assert!(now.last_transition_time.is_some() && (turned || now.last_transition_time == before));
         tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
     }
-    let registration_of_node = cluster.registration("links-1").await.unwrap().unwrap();
-    assert_eq!(
-        registration_of_node.conditions["rdmanet.io/LinksReady"],
-        says("False")
-    );
-    assert!(!registration_of_node.lost && registration_of_node.conditions.len() == 3);
-    cluster
+    let told = requests.registration("links-1").await.unwrap().unwrap();
+    assert_eq!(told.conditions["rdmanet.io/LinksReady"], says("False"));
+    assert!(!told.lost && told.conditions.len() == 3);
+    requests
         .patch_node_condition("links-1", "rdmanet.io/LinksReady", None, true)
         .await
         .unwrap();
     assert_eq!(read().await, None);
-    let left = cluster.registration("links-1").await.unwrap().unwrap();
+    let left = requests.registration("links-1").await.unwrap().unwrap();
     assert_eq!(left.conditions.len(), 2);
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The state that all tasks of an agent share.
 
-use crate::block_watch::BlockWatchHandle;
 use crate::config::Config;
 use crate::inputs::{Inputs, Source};
 use crate::metrics::Metrics;
@@ -25,6 +24,7 @@ use std::fmt::Display;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Semaphore;
+use tokio::sync::mpsc::UnboundedSender;
 
 /// The number of Events that may wait for the API server at the same time. Further Events are dropped.
 const EVENTS_IN_FLIGHT: usize = 64;
@@ -54,7 +54,7 @@ pub struct Agent {
     /// The blocks with this node's name, as their watches last reported them.
     pub blocks: Store<IpBlock>,
     /// The names of blocks to watch.
-    pub block_watch: BlockWatchHandle,
+    watched_blocks: UnboundedSender<String>,
     /// The wishes for addresses, as reported by watches.
     pub demand: Demand,
     /// The metrics.
@@ -115,7 +115,7 @@ impl Agent {
         clients: Clients,
         pools: Store<IpPool>,
         blocks: Store<IpBlock>,
-        block_watch: BlockWatchHandle,
+        watched_blocks: UnboundedSender<String>,
     ) -> Self {
         let reporter = Reporter {
             controller: "rdmanet-agent".to_owned(),
@@ -134,8 +134,14 @@ impl Agent {
             clients,
             pools,
             blocks,
-            block_watch,
+            watched_blocks,
         }
+    }
+
+    /// Watches the block `name`, which this node owns or may own.
+    pub(crate) fn watch_block(&self, name: &str) {
+        // If the receiver is gone, the agent is about to end.
+        let _ = self.watched_blocks.send(name.to_owned());
     }
 
     fn reading(&self) -> Option<NodeReading> {

@@ -61,18 +61,6 @@ const LISTS_A_SECOND: u64 = 5;
 /// How long a block may be missing before its watch ends: longer than the API server may take for a request.
 const MISSING_FOR: Duration = Duration::from_secs(120);
 
-/// Accepts the names of blocks to watch.
-#[derive(Clone, Debug)]
-pub struct BlockWatchHandle(mpsc::UnboundedSender<String>);
-
-impl BlockWatchHandle {
-    /// Watches the block `name`, which this node owns or may own.
-    pub fn watch(&self, name: &str) {
-        // If the receiver is gone, the agent is about to end.
-        let _ = self.0.send(name.to_owned());
-    }
-}
-
 /// Watches blocks.
 pub(crate) struct BlockWatcher {
     names: mpsc::UnboundedReceiver<String>,
@@ -167,8 +155,8 @@ impl Watch {
 }
 
 impl BlockWatcher {
-    /// Creates a follower without blocks, the handle that accepts names, and the store into which it writes.
-    pub(crate) fn new() -> (Self, BlockWatchHandle, Store<IpBlock>) {
+    /// A watcher without blocks, the sender of names of blocks to watch, and the store into which the watcher writes.
+    pub(crate) fn new() -> (Self, mpsc::UnboundedSender<String>, Store<IpBlock>) {
         let (sender, names) = mpsc::unbounded_channel();
         let writer = Writer::default();
         let store = writer.as_reader();
@@ -179,7 +167,7 @@ impl BlockWatcher {
             watches: BTreeMap::new(),
             events: SelectAll::new(),
         };
-        (block_watcher, BlockWatchHandle(sender), store)
+        (block_watcher, sender, store)
     }
 
     /// Watches for ever, and calls `changed` with each block that has changed.

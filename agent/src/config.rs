@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The configuration of the agent. Each flag has an environment variable, for a `DaemonSet`.
 
-use crate::links::Scope;
+mod link_scope;
+
+pub use link_scope::{LinkScope, LinkScopeError};
+
 use api::pace::{self, period};
 use api::quarantine::{AfterUse, Quarantines};
 use clap::Args;
@@ -50,7 +53,7 @@ pub struct Config {
     pub report_interval: Duration,
     /// Which links the Node's condition rdmanet.io/LinksReady is about: rdma, the names of links (ib*,bond0), or none
     #[arg(long, env = "RDMANET_LINKS", default_value = "rdma")]
-    pub links: Scope,
+    pub links: LinkScope,
     /// error, warn, info, debug or trace
     #[arg(long, env = "RDMANET_LOG", default_value = "info")]
     pub log: String,

@@ -8,7 +8,7 @@ use crate::inputs::Source;
 use crate::lock::NodeLock;
 use crate::pool_reconciler::{Message, PoolReconciler};
 use crate::serve::Reconcilers;
-use crate::{links, namespaces, serve};
+use crate::{links, serve};
 use api::IpPool;
 use api::client::Clients;
 use api::supervisor::{Supervisor, TaskEnded};
@@ -122,9 +122,9 @@ pub fn start(
 ) -> (Arc<Agent>, Reconcilers) {
     let clients = clients.into();
     let (pools, pool_writer) = store();
-    let (block_watcher, handle, blocks) = BlockWatcher::new();
+    let (block_watcher, watched_blocks, blocks) = BlockWatcher::new();
     let pool_stream = clients.watch(watcher::Config::default());
-    let agent = Arc::new(Agent::new(config, clients, pools, blocks, handle));
+    let agent = Arc::new(Agent::new(config, clients, pools, blocks, watched_blocks));
     let reconcilers = reconcilers(&agent, supervisor);
     let stop = supervisor.stop();
     let (on_pool, on_block, observer) = (reconcilers.clone(), reconcilers.clone(), agent.clone());
@@ -135,17 +135,12 @@ pub fn start(
     let block_events = block_watcher.run(agent.clone(), move |block| {
         trigger(&on_block, PoolName::try_from(block.spec.pool.clone()).ok());
     });
-    let (selecting, on_labels) = (agent.clone(), reconcilers.clone());
-    let namespace_events = namespaces::run(agent.clone(), move || {
-        for pool in selecting
-            .pools
-            .state()
-            .iter()
-            .filter(|pool| namespaces::selects(pool))
-        {
-            trigger(&on_labels, PoolName::try_from(pool.name_any()).ok());
-        }
-    });
+    let (observer, on_labels) = (agent.clone(), reconcilers.clone());
+    let namespace_events = async move {
+        let namespaces = &observer.namespaces;
+        let changed = |pool: &IpPool| trigger(&on_labels, PoolName::try_from(pool.name_any()).ok());
+        namespaces.run(&observer.clients, &observer.pools, changed).await;
+    };
     supervisor.spawn("watch of pools", until(stop.clone(), pool_events));
     supervisor.spawn("watches of blocks", until(stop.clone(), block_events));
     supervisor.spawn("watch of namespaces", until(stop.clone(), namespace_events));

@@ -3,6 +3,17 @@
 //!
 //! Invariant: a node allocates addresses of a block only while the block's object names the node as owner, or while no other node
 //! can have been given the block since the object did.
+//!
+//! Floors: a module imports only modules of lower floors (`tests/floors`).
+//!
+//! ```text
+//! daemon
+//! block_watch links serve
+//! pool_reconciler                               | one task per pool
+//! agent                                         | what all tasks share
+//! inputs install liveness metrics namespaces node
+//! config lock
+//! ```
 
 pub mod agent;
 pub(crate) mod block_watch;

@@ -8,13 +8,11 @@
 mod evaluate;
 mod history;
 mod ports;
-mod scope;
 
 pub mod condition;
 
-pub use scope::{Scope, ScopeError};
-
 use crate::agent::{Agent, event};
+use crate::config::LinkScope;
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::ObjectReference;
 use rtnetlink::packet_core::NetlinkPayload;
@@ -140,7 +138,7 @@ async fn listen_once(
 
 /// Reads physical ports and bonds, to which pods' links are attached. Other links are created and deleted with pods, and count
 /// only if `scope` names them.
-fn read(message: &LinkMessage, scope: &Scope) -> Option<Link> {
+fn read(message: &LinkMessage, scope: &LinkScope) -> Option<Link> {
     let mut link = Link {
         name: String::new(),
         enabled: message.header.flags.contains(LinkFlags::Up),

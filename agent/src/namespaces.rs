@@ -7,18 +7,17 @@
 //! Invariant: names are returned only after the API server has listed all namespaces. After that they follow the watch, which may
 //! lag. A pod is rejected only after a GET of its own namespace (`pool_reconciler::requests`).
 
-use crate::agent::Agent;
 use api::IpPool;
-use api::client::WatchResult;
+use api::client::{Clients, WatchResult};
 use api::deadline::{Deadline, TimedOut};
 use api::requests::ApiError;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
 use kube::core::{PartialObjectMeta, Selector, SelectorExt};
+use kube::runtime::reflector::Store;
 use kube::runtime::watcher::{self, Event};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -90,7 +89,7 @@ fn labels(one: PartialObjectMeta<Namespace>) -> Labels {
 }
 
 /// Whether nodes need the labels of namespaces for `pool`.
-pub(crate) fn selects(pool: &IpPool) -> bool {
+fn selects(pool: &IpPool) -> bool {
     let accepted = pool.status.as_ref().and_then(|status| status.accepted.as_ref());
     accepted.is_some_and(|spec| spec.namespace_selector.is_some())
 }
@@ -136,40 +135,38 @@ impl Namespaces {
         changed
     }
 
-    fn forget(&self) {
-        self.0.send_replace(State::default());
+    /// Watches namespaces whenever a reconciler needs them, for ever. If names or labels have changed, calls `changed` with each
+    /// of `pools` that selects namespaces.
+    pub(crate) async fn run(&self, clients: &Clients, pools: &Store<IpPool>, changed: impl Fn(&IpPool)) {
+        let mut state = self.0.subscribe();
+        while state.wait_for(|state| state.wanted).await.is_ok() {
+            self.watch(clients, pools, &changed).await;
+            self.0.send_replace(State::default());
+        }
     }
-}
 
-/// Follows namespaces whenever a reconciler needs them, for ever. Calls `changed` when names or labels have changed.
-pub(crate) async fn run(agent: Arc<Agent>, changed: impl Fn()) {
-    let mut state = agent.namespaces.0.subscribe();
-    while state.wait_for(|state| state.wanted).await.is_ok() {
-        follow(&agent, &changed).await;
-        agent.namespaces.forget();
-    }
-}
-
-/// Follows namespaces until no pool selects any.
-async fn follow(agent: &Agent, changed: &impl Fn()) {
-    // Served from the API server's cache: thousands of agents may list at once.
-    let config = watcher::Config::default().any_semantic();
-    // For this type `kube` requests only the metadata.
-    let mut events = std::pin::pin!(agent.clients.watch::<PartialObjectMeta<Namespace>>(config));
-    let mut check = tokio::time::interval(IDLE_CHECK);
-    check.reset();
-    loop {
-        tokio::select! {
-            event = events.next() => match event {
-                Some(event) => if agent.namespaces.take(event) {
-                    changed();
+    /// Watches namespaces until no pool selects any.
+    async fn watch(&self, clients: &Clients, pools: &Store<IpPool>, changed: &impl Fn(&IpPool)) {
+        let selecting = || pools.state().into_iter().filter(|pool| selects(pool));
+        // Served from the API server's cache: thousands of agents may list at once.
+        let config = watcher::Config::default().any_semantic();
+        // For this type `kube` requests only the metadata.
+        let mut events = std::pin::pin!(clients.watch::<PartialObjectMeta<Namespace>>(config));
+        let mut check = tokio::time::interval(IDLE_CHECK);
+        check.reset();
+        loop {
+            tokio::select! {
+                event = events.next() => match event {
+                    Some(event) => if self.take(event) {
+                        selecting().for_each(|pool| changed(&pool));
+                    },
+                    // A watcher has no end.
+                    None => return,
                 },
-                // A watcher has no end.
-                None => return,
-            },
-            _ = check.tick() => if !agent.pools.state().iter().any(|pool| selects(pool)) {
-                return;
-            },
+                _ = check.tick() => if selecting().next().is_none() {
+                    return;
+                },
+            }
         }
     }
 }

@@ -34,6 +34,7 @@ use ipam::agent::{Reply, Request};
 use ipam::pool::PoolName;
 use reconcile_block::BlockReconciler;
 use report_usage::UsageReporter;
+pub(crate) use requests::unknown_pool;
 use round::Part;
 use sharing::Sharing;
 use std::sync::Arc;

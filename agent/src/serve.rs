@@ -6,7 +6,7 @@
 
 use crate::agent::Agent;
 use crate::inputs::Source;
-use crate::pool_reconciler::{Message, PluginRequest, Response};
+use crate::pool_reconciler::{Message, PluginRequest, Response, unknown_pool};
 use api::convert::version_number;
 use api::deadline::PLUGIN_LIMIT;
 use api::supervisor::Supervisor;
@@ -162,7 +162,7 @@ async fn reject_unknown(request: &Request, asked: Instant, agent: &Agent) -> Opt
             return None;
         }
         if agent.inputs.has_read(Source::Pools) {
-            break unknown(pool);
+            break unknown_pool(pool);
         }
         if asked.elapsed() >= PLUGIN_LIMIT {
             let why = agent.inputs.problems().join("; ");
@@ -173,16 +173,6 @@ async fn reject_unknown(request: &Request, asked: Instant, agent: &Agent) -> Opt
     let reply = Reply::refused(error);
     agent.metrics.answered_unknown(request.verb, &reply);
     Some(reply)
-}
-
-/// The error for a pool that does not exist.
-pub(crate) fn unknown(pool: &PoolName) -> Error {
-    Error::new(
-        Code::POOL_UNKNOWN,
-        format!(
-            "there is no IPPool {pool} in this cluster; see `kubectl get ippools.rdmanet.io`, and ipam.pool in the network configuration"
-        ),
-    )
 }
 
 /// Gets the answer of the pool's reconciler. Repeats the request while the reconciler answers [`Response::RetryAfter`]. The reconciler itself does

@@ -2,8 +2,7 @@
 //! A pool as it was accepted: its blocks, and the content of a node's pool file.
 
 use crate::block_layout::{BlockCidr, BlockLayout, shift_of};
-use crate::pool::Allocation as Mode;
-use crate::{IpPool, IpPoolSpec, Sticky};
+use crate::pool::{self, Allocation as Mode, IpPool, IpPoolSpec, Sticky};
 use block::Owner;
 use common::cni::{Code, Dns, Error, Route};
 use ipam::interval::IntervalSet;
@@ -254,7 +253,7 @@ fn file(name: &PoolName, uid: &str, generation: i64, spec: &IpPoolSpec) -> Resul
     })
 }
 
-fn range((i, range): (usize, &crate::Range)) -> Result<PoolRange, Error> {
+fn range((i, range): (usize, &pool::Range)) -> Result<PoolRange, Error> {
     let subnet: IpNetwork = parse(&format!("spec.ranges[{i}].subnet"), &range.subnet)?;
     let address = |key: &str, text: &Option<String>| -> Result<Option<IpAddr>, Error> {
         text.as_ref()
@@ -274,7 +273,7 @@ fn range((i, range): (usize, &crate::Range)) -> Result<PoolRange, Error> {
     })
 }
 
-fn route((i, route): (usize, &crate::Route)) -> Result<Route, Error> {
+fn route((i, route): (usize, &pool::Route)) -> Result<Route, Error> {
     let gw: Option<IpAddr> = route
         .gw
         .as_ref()

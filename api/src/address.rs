@@ -4,7 +4,7 @@
 //!
 //! Invariant (enforced by rules of the API server): the name determines the address, so only one client can create it.
 
-use super::NodeRef;
+use crate::block::NodeRef;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Converts blocks and addresses between API objects and the state machine (crate `block`).
 
+use crate::address::{AddressState, IpAddress};
+use crate::block::{BlockState, IpBlock, IpBlockSpec, NodeRef, Orphaned};
 use crate::block_layout::{BlockCidr, address_name};
-use crate::{AddressState, BlockState, IpAddress, IpBlock, IpBlockSpec, NodeRef, Orphaned};
 use block::{BlockRecord, Owner, Phase};
 use ipnetwork::IpNetwork;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

@@ -5,7 +5,8 @@
 //! Invariant: this module only decides when a task looks at the objects. A task that looks earlier or later finds the
 //! same.
 
-use crate::{BlockState, IpBlock, IpPool, IpPoolStatus};
+use crate::block::{BlockState, IpBlock};
+use crate::pool::{IpPool, IpPoolStatus};
 use kube::ResourceExt;
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};

@@ -5,9 +5,9 @@
 //! claims it for both pools. A stretch leaves the list only when no block of its pool lies in it.
 
 use crate::accepted_pool::AcceptedPool;
+use crate::address_space::{AddressInterval, AddressSpaceSpec, PoolEntry};
 use crate::block_layout::{BlockCidr, BlockLayout};
-use crate::pool::Allocation;
-use crate::{AddressInterval, AddressSpaceSpec, IpPoolSpec, PoolEntry};
+use crate::pool::{Allocation, IpPoolSpec};
 use ipam::interval::{Interval, IntervalSet};
 use ipam::range::{Family, bits};
 use ipnetwork::IpNetwork;

@@ -7,7 +7,8 @@
 //! A `StatefulSet` creates a pod again only after the earlier one is gone. What remains is a pod that was deleted by
 //! force; then its node decides.
 
-use crate::{Holder, IpPool, Sticky};
+use crate::address::Holder;
+use crate::pool::{IpPool, Sticky};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 use std::time::Duration;

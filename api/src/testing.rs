@@ -3,9 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a fixture that cannot be made fails its test")]
 
-use crate::IpPool;
 use crate::accepted_pool::AcceptedPool;
 use crate::client::Clients;
+use crate::pool::IpPool;
 use common::cni::Error;
 use hyper::{Request, Response};
 use kube::Client;

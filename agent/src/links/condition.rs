@@ -4,11 +4,11 @@
 //! Invariant: two writes are at least [`EVERY`] apart, however often links change. After the last change either the condition has
 //! the current state, or the log has the reason why it could not be written.
 
-use super::Scope;
 use super::evaluate::{Evaluator, LinkStatus};
 use super::history::CarrierHistory;
 use super::ports::{self, LinkPorts};
 use crate::agent::{Agent, ReconcileError};
+use crate::config::LinkScope;
 use api::deadline::Deadline;
 pub use api::links::{kind, reason};
 use api::requests::{ApiError, NodeCondition, Requests};
@@ -98,18 +98,18 @@ fn evaluate(agent: &Agent, ports: &LinkPorts, history: &mut CarrierHistory) -> O
         seen: history.seen(),
     };
     let (status, carrying) = (evaluator.status(), evaluator.carrying());
-    if *scope == Scope::Rdma {
+    if *scope == LinkScope::Rdma {
         history.add(carrying);
     }
     status
 }
 
 /// The new condition; none if the Node should have no such condition.
-fn wanted(scope: &Scope, status: Option<LinkStatus>, is_set: bool) -> Option<NodeCondition> {
+fn wanted(scope: &LinkScope, status: Option<LinkStatus>, is_set: bool) -> Option<NodeCondition> {
     let (status, reason, message) = match status {
         Some(status) if status.healthy => ("True", status.reason, status.message),
         Some(status) => ("False", status.reason, status.message),
-        None if !is_set || *scope == Scope::Nothing => return None,
+        None if !is_set || *scope == LinkScope::Nothing => return None,
         None => (
             "Unknown",
             reason::NO_LINKS,

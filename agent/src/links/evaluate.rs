@@ -3,7 +3,7 @@
 
 use super::condition::reason;
 use super::ports::{LinkPorts, Port, is_bond, is_hardware_or_bond};
-use super::scope::Scope;
+use crate::config::LinkScope;
 use common::netlink::{Link, LinkInfo, LinkLayer};
 use common::rdma::{PortLayer, PortState};
 use std::collections::BTreeSet;
@@ -20,7 +20,7 @@ pub(super) struct LinkStatus {
 /// The links of a node under a scope.
 pub(super) struct Evaluator<'a> {
     pub(super) ports: &'a LinkPorts,
-    pub(super) scope: &'a Scope,
+    pub(super) scope: &'a LinkScope,
     /// The names of links that have had carrier on this node.
     pub(super) seen: &'a BTreeSet<String>,
 }
@@ -72,12 +72,12 @@ impl<'a> Evaluator<'a> {
     /// Whether the link is in the scope, in whatever state it is.
     fn is_meant(&self, link: &Link) -> bool {
         match self.scope {
-            Scope::Nothing => false,
-            Scope::Named(_) => {
+            LinkScope::Nothing => false,
+            LinkScope::Named(_) => {
                 let altnames = link.altnames.iter().map(String::as_str);
                 self.scope.names([link.name.as_str()].into_iter().chain(altnames))
             }
-            Scope::Rdma => {
+            LinkScope::Rdma => {
                 is_hardware_or_bond(link)
                     && (self.carries_rdma(link)
                         || is_bond(link) && self.ports_of(link).any(|port| self.carries_rdma(port)))
@@ -92,7 +92,7 @@ impl<'a> Evaluator<'a> {
     /// Whether this link is expected to have carrier. A port that never had carrier has no cable, and is not reported.
     fn is_expected(&self, link: &Link) -> bool {
         match self.scope {
-            Scope::Rdma => link.up && (link.carrier || self.seen.contains(&link.name)),
+            LinkScope::Rdma => link.up && (link.carrier || self.seen.contains(&link.name)),
             _ => true,
         }
     }

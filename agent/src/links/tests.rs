@@ -53,7 +53,7 @@ fn notes(before: &Link, now: &Link) -> Vec<(bool, &'static str, String)> {
 fn ports_and_bonds_are_watched_and_links_of_pods_are_not() {
     let ether = LinkLayerType::Ether;
     let infiniband = LinkLayerType::Infiniband;
-    let watched = |layer, kind| read(&message("a", layer, kind, true), &Scope::Rdma).is_some();
+    let watched = |layer, kind| read(&message("a", layer, kind, true), &LinkScope::Rdma).is_some();
     assert!(watched(ether, None));
     assert!(watched(infiniband, None));
     assert!(watched(infiniband, Some(InfoKind::Other("ipoib".to_owned()))));
@@ -76,19 +76,19 @@ fn the_active_port_of_a_bond_is_read() {
         LinkInfo::Kind(InfoKind::Bond),
         LinkInfo::Data(InfoData::Bond(vec![InfoBond::ActivePort(5)])),
     ]));
-    assert_eq!(read(&bond_message, &Scope::Rdma), Some(bond(Some(5))));
+    assert_eq!(read(&told, &LinkScope::Rdma), Some(bond(Some(5))));
 }
 
 #[test]
 fn a_lost_carrier_is_a_warning_event_and_a_returned_carrier_is_not() {
     let up = read(
         &message("ib0", LinkLayerType::Infiniband, None, true),
-        &Scope::Rdma,
+        &LinkScope::Rdma,
     )
     .unwrap();
     let down = read(
         &message("ib0", LinkLayerType::Infiniband, None, false),
-        &Scope::Rdma,
+        &LinkScope::Rdma,
     )
     .unwrap();
     assert_eq!(
@@ -130,10 +130,10 @@ fn a_repeated_link_state_is_no_change() {
 #[test]
 fn a_link_set_down_by_an_administrator_causes_no_event() {
     let infiniband = LinkLayerType::Infiniband;
-    let up = read(&message("ib0", infiniband, None, true), &Scope::Rdma).unwrap();
-    let mut port_message = message("ib0", infiniband, None, false);
-    port_message.header.flags = LinkFlags::empty();
-    let down = read(&port_message, &Scope::Rdma).unwrap();
+    let up = read(&message("ib0", infiniband, None, true), &LinkScope::Rdma).unwrap();
+    let mut told = message("ib0", infiniband, None, false);
+    told.header.flags = LinkFlags::empty();
+    let down = read(&told, &LinkScope::Rdma).unwrap();
     assert_eq!(notes(&up, &down), []);
 }
 

@@ -299,7 +299,7 @@ impl Claims {
         let created = target.api.create(&object).await;
         if let Err(ApiError::NoResponse { .. }) = created {
             // The CREATE may have taken effect, or may still do so.
-            self.context.agent.block_watch.watch(&name);
+            self.context.agent.watch_block(&name);
         }
         let WriteResult::Applied(block) = created? else {
             return self.find_taken(blocks, wanted, &name, cidr).await;
@@ -348,7 +348,7 @@ impl Claims {
             .replace(&with_record(block, &to, &self.context.agent.config.node))
             .await;
         if let Err(ApiError::NoResponse { .. }) = swapped {
-            self.context.agent.block_watch.watch(&name);
+            self.context.agent.watch_block(&name);
         }
         let WriteResult::Applied(after) = swapped? else {
             return Ok(None);

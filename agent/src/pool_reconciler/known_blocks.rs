@@ -89,7 +89,7 @@ impl KnownBlocks {
 
     pub(super) fn note(&mut self, name: &str, block: Option<IpBlock>) {
         if block.is_some() {
-            self.context.agent.block_watch.watch(name);
+            self.context.agent.watch_block(name);
         }
         let before = self.written.get(name).map_or(0, |noted| noted.version);
         let told = self

@@ -6,19 +6,29 @@ use super::claim::{Claimed, FULL_PAUSE};
 use super::context::{PendingRequest, PoolContext, RequestScope, Target, free_local};
 use super::{PluginRequest, PoolReconciler, Response, report_usage};
 use crate::agent::{ReconcileError, event};
-use crate::serve::unknown;
 use api::accepted_pool::AcceptedPool;
 use api::deadline::{Deadline, PLUGIN_LIMIT};
 use api::requests::Requests;
 use block::owner::NodeIdentity;
 use common::cni::{Code, Error};
 use ipam::agent::{Reply, Request, Verb};
+use ipam::pool::PoolName;
 use ipam::range::Family;
 use k8s_openapi::api::core::v1::ObjectReference;
 use std::time::Duration;
 
 /// The maximum of the random delay that spreads out the nodes.
 const APART: Duration = Duration::from_millis(500);
+
+/// The error for a pool that does not exist.
+pub(crate) fn unknown_pool(pool: &PoolName) -> Error {
+    Error::new(
+        Code::POOL_UNKNOWN,
+        format!(
+            "there is no IPPool {pool} in this cluster; see `kubectl get ippools.rdmanet.io`, and ipam.pool in the network configuration"
+        ),
+    )
+}
 
 impl PoolReconciler {
     /// Answers a plugin, unless it has timed out.
@@ -138,7 +148,7 @@ impl PoolReconciler {
     fn require_open(&self, target: &Target) -> Result<AcceptedPool, Error> {
         let pool = &self.context.pool;
         let Some(object) = self.context.pool_object() else {
-            return Err(unknown(pool));
+            return Err(unknown_pool(pool));
         };
         let refused = |why: String| Err(Error::new(Code::POOL_NOT_HERE, why));
         let Some(accepted) = &target.accepted else {

@@ -11,7 +11,7 @@
 //! Lists are replaced as a whole. The items of lists that this program writes have no members that a newer version may add, or
 //! they keep them (`crate::address_space::PoolEntry`).
 
-use crate::definitions;
+use crate::definitions::definitions;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
 use kube::Resource;
 use serde::Serialize;

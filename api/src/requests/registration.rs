@@ -2,7 +2,7 @@
 //! Node objects: whether a node is registered, which pods are bound to it, and the one condition that its agent writes.
 
 use super::{ApiError, MANAGER, Requests, refused, request};
-use crate::NodeRef;
+use crate::block::NodeRef;
 use crate::convert::now;
 use crate::sticky::NodeState;
 use block::Owner;

@@ -9,13 +9,13 @@ fn link_status(healthy: bool) -> LinkStatus {
     }
 }
 
-fn status(scope: &Scope, status: Option<LinkStatus>, is_set: bool) -> Option<String> {
+fn status(scope: &LinkScope, status: Option<LinkStatus>, is_set: bool) -> Option<String> {
     wanted(scope, status, is_set).map(|says| says.status)
 }
 
 #[test]
 fn the_links_condition_is_true_for_healthy_links_and_false_otherwise() {
-    let rdma = Scope::Rdma;
+    let rdma = LinkScope::Rdma;
     assert_eq!(
         status(&rdma, Some(link_status(true)), false).as_deref(),
         Some("True")
@@ -28,16 +28,16 @@ fn the_links_condition_is_true_for_healthy_links_and_false_otherwise() {
 
 #[test]
 fn the_links_condition_of_a_node_that_lost_all_links_is_unknown() {
-    assert_eq!(wanted(&Scope::Rdma, None, false), None);
-    let lost = wanted(&Scope::Rdma, None, true).unwrap();
+    assert_eq!(wanted(&LinkScope::Rdma, None, false), None);
+    let lost = wanted(&LinkScope::Rdma, None, true).unwrap();
     assert_eq!(
         (lost.status.as_str(), lost.reason.as_str()),
         ("Unknown", reason::NO_LINKS)
     );
     assert_eq!(
-        wanted(&Scope::Nothing, None, true),
+        wanted(&LinkScope::Nothing, None, true),
         None,
-        "after it is turned off, it is deleted"
+        "turned off, it goes"
     );
 }
 

@@ -226,7 +226,7 @@ fn only_rdma_links_with_carrier_are_remembered() {
     let node = rails().pulled(3).ethernet(4, "lom0", false);
     let evaluator = Evaluator {
         ports: &node.ports,
-        scope: &Scope::Rdma,
+        scope: &LinkScope::Rdma,
         seen: &BTreeSet::new(),
     };
     assert_eq!(evaluator.carrying(), ["ib0"]);

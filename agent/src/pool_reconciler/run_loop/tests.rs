@@ -4,7 +4,6 @@
 use super::super::{PluginRequest, Response};
 use super::*;
 use crate::agent::Agent;
-use crate::block_watch::BlockWatcher;
 use crate::config::Config;
 use api::deadline::PLUGIN_LIMIT;
 use api::testing::silent_clients;
@@ -16,6 +15,7 @@ use kube::runtime::reflector::store;
 use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
+use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
@@ -50,9 +50,14 @@ fn config(data_dir: &str) -> Config {
 impl Unanswered {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let (_, handle, blocks) = BlockWatcher::new();
         let config = config(dir.path().to_str().unwrap());
-        let agent = Arc::new(Agent::new(config, silent_clients(), store().0, blocks, handle));
+        let agent = Arc::new(Agent::new(
+            config,
+            silent_clients(),
+            store().0,
+            store().0,
+            unbounded_channel().0,
+        ));
         let (sender, messages) = mpsc::channel(16);
         let (listed, stop) = (CancellationToken::new(), CancellationToken::new());
         let worker = PoolReconciler::new(agent.clone(), pool());

@@ -4,18 +4,18 @@ use super::*;
 #[test]
 fn a_link_scope_is_printed_as_it_was_parsed() {
     for text in ["rdma", "none", "ib*", "ib0,bond[01]"] {
-        assert_eq!(text.parse::<Scope>().unwrap().to_string(), text);
+        assert_eq!(text.parse::<LinkScope>().unwrap().to_string(), text);
     }
-    assert_eq!("rdma".parse::<Scope>().unwrap(), Scope::Rdma);
-    assert_eq!("none".parse::<Scope>().unwrap(), Scope::Nothing);
+    assert_eq!("rdma".parse::<LinkScope>().unwrap(), LinkScope::Rdma);
+    assert_eq!("none".parse::<LinkScope>().unwrap(), LinkScope::Nothing);
 }
 
 #[test]
 fn link_patterns_match_names_and_keywords_match_none() {
-    let named: Scope = "ib*, bond0".parse().unwrap();
+    let named: LinkScope = "ib*, bond0".parse().unwrap();
     assert!(named.names(["ib7"]) && named.names(["bond0"]) && named.names(["eth0", "ib7"]));
     assert!(!named.names(["eth0"]) && !named.names(["bond01"]));
-    assert!(!Scope::Rdma.names(["ib0"]) && !Scope::Nothing.names(["ib0"]));
+    assert!(!LinkScope::Rdma.names(["ib0"]) && !LinkScope::Nothing.names(["ib0"]));
 }
 
 #[test]
@@ -26,7 +26,7 @@ fn an_impossible_link_name_is_rejected_and_quoted() {
         ("ib0,a/b", "\"a/b\""),
         ("[ib", "\"[ib\""),
     ] {
-        let message = text.parse::<Scope>().unwrap_err().to_string();
-        assert!(message.contains(word), "{text}: {message}");
+        let said = text.parse::<LinkScope>().unwrap_err().to_string();
+        assert!(said.contains(word), "{text}: {said}");
     }
 }

@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 /// Which links the condition is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum LinkScope {
     /// Links that carry RDMA and have had carrier on this node before, unless an administrator has set them down.
     Rdma,
     /// Links whose names match, of any kind.
@@ -16,9 +16,9 @@ pub enum Scope {
     Nothing,
 }
 
-/// Why a text cannot be parsed as a [`Scope`].
+/// Why a text cannot be parsed as a [`LinkScope`].
 #[derive(Debug, thiserror::Error)]
-pub enum ScopeError {
+pub enum LinkScopeError {
     /// A name is not a valid pattern.
     #[error("{name:?} is no name or pattern of links such as ib* or bond[01]: {why}")]
     Pattern {
@@ -29,7 +29,7 @@ pub enum ScopeError {
     },
 }
 
-impl Scope {
+impl LinkScope {
     /// Whether the scope names a link that has one of these names.
     pub fn names<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> bool {
         let Self::Named(patterns) = self else {
@@ -41,12 +41,12 @@ impl Scope {
     }
 }
 
-impl FromStr for Scope {
-    type Err = ScopeError;
+impl FromStr for LinkScope {
+    type Err = LinkScopeError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let pattern = |name: &str| {
-            let wrong = |why: String| ScopeError::Pattern {
+            let wrong = |why: String| LinkScopeError::Pattern {
                 name: name.to_owned(),
                 why,
             };
@@ -68,7 +68,7 @@ impl FromStr for Scope {
     }
 }
 
-impl fmt::Display for Scope {
+impl fmt::Display for LinkScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Rdma => f.write_str("rdma"),

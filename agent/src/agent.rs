@@ -10,6 +10,7 @@ use api::client::Clients;
 use api::deadline::Deadline;
 use api::demand::Demand;
 use api::http::Health;
+use api::metrics::Served;
 use api::recorder::Events;
 use api::requests::{ApiError, NodeCondition, Registration, Requests};
 use api::{IpBlock, IpPool};
@@ -59,6 +60,7 @@ pub struct Agent {
     pub demand: Demand,
     /// The metrics.
     pub metrics: Metrics,
+    served: Served,
     /// Whether the agent receives what it works from.
     pub inputs: Inputs,
     /// The labels of all namespaces, while a pool needs them.
@@ -96,7 +98,7 @@ impl ReconcileError {
 
 impl Health for Agent {
     fn metrics(&self) -> String {
-        self.metrics.text()
+        self.served.text()
     }
 
     fn ready(&self) -> Result<(), String> {
@@ -121,11 +123,13 @@ impl Agent {
             controller: "rdmanet-agent".to_owned(),
             instance: Some(config.node.clone()),
         };
+        let metrics = Metrics::default();
         Self {
             stores: Stores::new(config.data_dir.clone()),
             events: Events::new(clients.for_libraries(), reporter),
             demand: Demand::default(),
-            metrics: Metrics::default().registered(),
+            served: Served::new("agent", |all| metrics.register(all)),
+            metrics,
             inputs: Inputs::default(),
             namespaces: Namespaces::default(),
             reading: Mutex::new(None),

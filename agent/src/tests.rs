@@ -87,7 +87,8 @@ fn the_docs_explain_every_metric() {
     };
     let agent = served(include_str!("metrics.rs"), "rdmanet");
     let controller = served(include_str!("../../controller/src/metrics.rs"), "rdmanet");
-    let names: BTreeSet<String> = agent.into_iter().chain(controller).collect();
+    let both = served(include_str!("../../api/src/metrics.rs"), "rdmanet");
+    let names: BTreeSet<String> = [agent, controller, both].concat().into_iter().collect();
     assert!(names.len() > 10);
     assert_eq!(column(OPERATE, "Metrics", 0), names);
 }

@@ -4,7 +4,7 @@
 //!
 //! The root module exports the types. `block_layout`, `accepted_pool`, `listing`, `sticky` and `convert` are pure.
 //! `requests` sends requests, each with its precondition and a `deadline`. `client`, `http`, `process`, `recorder`,
-//! `request_metrics` and `supervisor` serve both daemons.
+//! `metrics` and `supervisor` serve both daemons.
 //!
 //! Invariant: every stored object has passed the rules beside its type, so code need not validate it again.
 //!
@@ -19,7 +19,7 @@
 //! accepted_pool convert demand sticky
 //! address address_space pool            | the objects
 //! block selector
-//! block_layout cel deadline links pace process quarantine recorder request_metrics supervisor
+//! block_layout cel deadline links metrics pace process quarantine recorder supervisor
 //! ```
 
 #![allow(
@@ -41,12 +41,12 @@ pub mod demand;
 pub mod http;
 pub mod links;
 pub mod listing;
+pub mod metrics;
 pub mod pace;
 pub mod pool;
 pub mod process;
 pub mod quarantine;
 pub mod recorder;
-pub mod request_metrics;
 pub mod requests;
 mod selector;
 pub mod sticky;

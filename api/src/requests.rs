@@ -10,7 +10,7 @@ use crate::address::{AddressState, IpAddress};
 use crate::block::IpBlock;
 use crate::convert::LEASES;
 use crate::deadline::{Deadline, TimedOut};
-use crate::request_metrics::REQUESTS;
+use crate::metrics::REQUESTS;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, VersionMatch};

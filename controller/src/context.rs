@@ -8,6 +8,7 @@ use api::client::Clients;
 use api::deadline::Deadline;
 use api::demand::Demand;
 use api::http::Health;
+use api::metrics::Served;
 use api::recorder::Events;
 use api::requests::{ApiError, Requests};
 use common::cni::Error;
@@ -31,6 +32,7 @@ pub struct Context {
     pub demand: Demand,
     /// Metrics for Prometheus.
     pub metrics: Metrics,
+    served: Served,
     events: Events,
     /// Whether the watch has delivered all pools once.
     is_ready: AtomicBool,
@@ -49,7 +51,7 @@ pub enum ReconcileError {
 
 impl Health for Context {
     fn metrics(&self) -> String {
-        self.metrics.text()
+        self.served.text()
     }
 
     fn ready(&self) -> Result<(), String> {
@@ -67,10 +69,12 @@ impl Context {
             controller: "rdmanet-controller".to_owned(),
             instance: Some(config.identity.clone()),
         };
+        let metrics = Metrics::default();
         Self {
             events: Events::new(clients.for_libraries(), reporter),
             demand: Demand::default(),
-            metrics: Metrics::default().registered(),
+            served: Served::new("controller", |all| metrics.register(all)),
+            metrics,
             is_ready: AtomicBool::new(false),
             config,
             api: clients.requests(Deadline::until_stopped(stop.clone())),

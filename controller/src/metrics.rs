@@ -5,21 +5,13 @@
 //! queries take `max by (pool)`.
 
 use api::IpPool;
-use api::request_metrics::REQUESTS;
+use api::metrics::PoolLabels;
 use kube::ResourceExt;
 use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
-use std::sync::{Mutex, PoisonError};
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct PoolLabels {
-    pool: String,
-}
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ConditionLabels {
@@ -37,44 +29,21 @@ pub struct Metrics {
     free: Family<PoolLabels, Gauge>,
     blocks: Family<PoolLabels, Gauge>,
     conditions: Family<ConditionLabels, Gauge>,
-    registry: Mutex<Registry>,
 }
 
 impl Metrics {
     /// Registers all metrics under the names that are served.
-    #[must_use]
-    pub fn registered(self) -> Self {
-        {
-            let mut registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
-            let all = registry.sub_registry_with_prefix("rdmanet");
-            let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
-            all.register("build", "The version of the controller", version);
-            all.register(
-                "controller_leader",
-                "Whether this replica holds the Lease",
-                self.leader.clone(),
-            );
-            all.register(
-                "controller_watch_errors",
-                "Failed attempts to list or watch pools",
-                self.watch_errors.clone(),
-            );
-            all.register(
-                "api_request_duration_seconds",
-                "Time of requests to the API server, including those that timed out",
-                REQUESTS.durations.clone(),
-            );
-            all.register(
-                "api_errors",
-                "Requests to the API server that failed or timed out",
-                REQUESTS.errors.clone(),
-            );
-            self.register_pools(all);
-        }
-        self
-    }
-
-    fn register_pools(&self, all: &mut Registry) {
+    pub fn register(&self, all: &mut Registry) {
+        all.register(
+            "controller_leader",
+            "Whether this replica holds the Lease",
+            self.leader.clone(),
+        );
+        all.register(
+            "controller_watch_errors",
+            "Failed attempts to list or watch pools",
+            self.watch_errors.clone(),
+        );
         all.register(
             "pool_addresses",
             "Addresses that the pool can allocate",
@@ -102,15 +71,6 @@ impl Metrics {
         );
     }
 
-    /// The metrics in the text format of Prometheus.
-    pub fn text(&self) -> String {
-        let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut text = String::new();
-        // Writing to a string does not fail.
-        let _ = encode(&mut text, &registry);
-        text
-    }
-
     pub(crate) fn set_leader(&self, is_leader: bool) {
         self.leader.set(i64::from(is_leader));
     }
@@ -121,9 +81,7 @@ impl Metrics {
 
     /// Updates the metrics of a pool from its object.
     pub(crate) fn set_pool(&self, pool: &IpPool) {
-        let labels = PoolLabels {
-            pool: pool.name_any(),
-        };
+        let labels = PoolLabels::of(pool.name_any());
         let status = pool.status.clone().unwrap_or_default();
         if let Some(counters) = status.counters {
             self.size.get_or_create(&labels).set(counters.size);
@@ -152,9 +110,7 @@ impl Metrics {
 
     /// Removes the metrics of a deleted pool.
     pub(crate) fn remove_pool(&self, pool: &IpPool) {
-        let labels = PoolLabels {
-            pool: pool.name_any(),
-        };
+        let labels = PoolLabels::of(pool.name_any());
         for gauge in [&self.size, &self.used, &self.free, &self.blocks] {
             gauge.remove(&labels);
         }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use super::*;
+use api::metrics::Served;
 use serde_json::json;
 
 fn pool() -> IpPool {
@@ -20,9 +21,10 @@ fn pool() -> IpPool {
 
 #[test]
 fn the_size_and_the_free_addresses_of_a_pool_are_served_while_it_exists() {
-    let metrics = Metrics::default().registered();
+    let metrics = Metrics::default();
+    let served = Served::new("controller", |all| metrics.register(all));
     metrics.set_pool(&pool());
-    let text = metrics.text();
+    let text = served.text();
     for line in [
         "rdmanet_pool_addresses{pool=\"rail0\"} 254",
         "rdmanet_pool_addresses_used{pool=\"rail0\"} 250",
@@ -33,10 +35,10 @@ fn the_size_and_the_free_addresses_of_a_pool_are_served_while_it_exists() {
         assert!(text.contains(line), "{line} is not in\n{text}");
     }
     metrics.clear_pools();
-    assert!(!metrics.text().contains("rail0"));
+    assert!(!served.text().contains("rail0"));
     metrics.set_pool(&pool());
     metrics.remove_pool(&pool());
-    let text = metrics.text();
+    let text = served.text();
     assert!(!text.contains("rail0"), "{text}");
     assert!(text.contains("rdmanet_build_info{version="), "{text}");
 }

@@ -11,14 +11,13 @@ use api::deadline::Deadline;
 use api::demand::Demand;
 use api::http::Health;
 use api::metrics::Served;
-use api::recorder::Events;
+use api::recorder::{Events, NewEvent};
 use api::requests::{ApiError, NodeCondition, Registration, Requests};
 use api::{IpBlock, IpPool};
 use block::owner::NodeIdentity;
 use common::cni::Error;
 use ipam::clock::{Clock, KernelClock};
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::runtime::events::{Event, EventType, Reporter};
 use kube::runtime::reflector::Store;
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -66,7 +65,8 @@ pub struct Agent {
     /// The labels of all namespaces, while a pool needs them.
     pub namespaces: Namespaces,
     reading: Mutex<Option<NodeReading>>,
-    events: Events,
+    /// Publishes Events.
+    pub(crate) events: Events,
     event_slots: Arc<Semaphore>,
 }
 
@@ -119,14 +119,10 @@ impl Agent {
         blocks: Store<IpBlock>,
         watched_blocks: UnboundedSender<String>,
     ) -> Self {
-        let reporter = Reporter {
-            controller: "rdmanet-agent".to_owned(),
-            instance: Some(config.node.clone()),
-        };
         let metrics = Metrics::default();
         Self {
             stores: Stores::new(config.data_dir.clone()),
-            events: Events::new(clients.for_libraries(), reporter),
+            events: Events::new(&clients, "rdmanet-agent", &config.node),
             demand: Demand::default(),
             served: Served::new("agent", |all| metrics.register(all)),
             metrics,
@@ -256,45 +252,15 @@ impl Agent {
         most.and_then(|most| u64::try_from(most).ok()).unwrap_or_default()
     }
 
-    /// Publishes an Event about an object. A failure is only logged.
-    pub async fn publish_event(&self, about: &ObjectReference, warning: bool, reason: &str, note: String) {
-        let event = Event {
-            type_: if warning {
-                EventType::Warning
-            } else {
-                EventType::Normal
-            },
-            reason: reason.to_owned(),
-            note: Some(note.chars().take(1000).collect()),
-            action: if about.kind.as_deref() == Some("Node") {
-                "Watch".to_owned()
-            } else {
-                "Allocate".to_owned()
-            },
-            secondary: None,
-        };
-        match Deadline::background()
-            .limit(self.events.publish(&event, about))
-            .await
-        {
-            Ok(Ok(true)) => {}
-            Ok(Ok(false)) => {
-                tracing::debug!(reason, "Event not published: the limit of its object is reached");
-            }
-            Ok(Err(e)) => tracing::debug!(reason, error = %e, "publishing an Event failed"),
-            Err(_) => tracing::debug!(reason, "publishing an Event timed out"),
-        }
-    }
-
-    /// Publishes a warning in the background.
-    pub fn publish_event_later(self: &Arc<Self>, about: ObjectReference, reason: &'static str, note: String) {
+    /// Publishes an Event in the background.
+    pub fn publish_event_later(self: &Arc<Self>, about: ObjectReference, event: NewEvent) {
         let Ok(place) = self.event_slots.clone().try_acquire_owned() else {
-            tracing::debug!(reason, "Event dropped: too many wait for the API server");
+            tracing::debug!(event.reason, "Event dropped: too many wait for the API server");
             return;
         };
         let agent = self.clone();
         tokio::spawn(async move {
-            agent.publish_event(&about, true, reason, note).await;
+            agent.events.publish(&Deadline::background(), &about, event).await;
             drop(place);
         });
     }

@@ -13,6 +13,8 @@ pub mod condition;
 
 use crate::agent::{Agent, event};
 use crate::config::LinkScope;
+use api::deadline::Deadline;
+use api::recorder::NewEvent;
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::ObjectReference;
 use rtnetlink::packet_core::NetlinkPayload;
@@ -65,7 +67,7 @@ pub async fn run(agent: Arc<Agent>, stop: CancellationToken) {
 struct Listener<'a> {
     agent: &'a Agent,
     changed: &'a Notify,
-    events: mpsc::Sender<Change>,
+    events: mpsc::Sender<NewEvent>,
 }
 
 /// Listens for ever. Restarts if messages of the kernel were lost.
@@ -175,16 +177,8 @@ fn read(message: &LinkMessage, scope: &LinkScope) -> Option<Link> {
     (fabric && hardware_or_bond || scope.names([link.name.as_str()])).then_some(link)
 }
 
-/// A change that becomes an Event.
-#[derive(Debug, PartialEq, Eq)]
-struct Change {
-    warning: bool,
-    reason: &'static str,
-    note: String,
-}
-
 /// The changes from `before` to `now`. `known` has the names of links.
-fn changes(before: &Link, now: &Link, known: &HashMap<u32, Link>) -> Vec<Change> {
+fn changes(before: &Link, now: &Link, known: &HashMap<u32, Link>) -> Vec<NewEvent> {
     let mut changes = Vec::new();
     // A link that an administrator sets down has not lost carrier. A link is also set down before it moves into a pod or is taken
     // out of service.
@@ -194,8 +188,8 @@ fn changes(before: &Link, now: &Link, known: &HashMap<u32, Link>) -> Vec<Change>
         } else {
             (event::LINK_DOWN, "has lost carrier")
         };
-        changes.push(Change {
-            warning: !now.up,
+        changes.push(NewEvent {
+            is_warning: !now.up,
             reason,
             note: format!("link {} {what}", now.name),
         });
@@ -210,8 +204,8 @@ fn changes(before: &Link, now: &Link, known: &HashMap<u32, Link>) -> Vec<Change>
             }
             (None, now) => format!("bond {bond} goes over {} now", now.unwrap_or_default()),
         };
-        changes.push(Change {
-            warning: before.active.is_some(),
+        changes.push(NewEvent {
+            is_warning: before.active.is_some(),
             reason: event::BOND_FAILOVER,
             note,
         });
@@ -238,7 +232,7 @@ impl Listener<'_> {
 }
 
 /// Publishes Events of changes, one after the other, when it is this node's turn.
-async fn publish_events(agent: &Agent, mut queue: mpsc::Receiver<Change>) {
+async fn publish_events(agent: &Agent, mut queue: mpsc::Receiver<NewEvent>) {
     while let Some(change) = queue.recv().await {
         if queue.is_empty() {
             // More changes may follow, on this node and on all others.
@@ -253,7 +247,8 @@ async fn publish_events(agent: &Agent, mut queue: mpsc::Receiver<Change>) {
             ..ObjectReference::default()
         };
         agent
-            .publish_event(&about, change.warning, change.reason, change.note)
+            .events
+            .publish(&Deadline::background(), &about, change)
             .await;
     }
 }

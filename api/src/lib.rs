@@ -13,13 +13,14 @@
 //! Floors: a module imports only modules of lower floors (`tests/floors`).
 //!
 //! ```text
-//! client http
+//! http recorder
+//! client
 //! requests                              | reads and writes, each with its precondition
 //! definitions listing
 //! accepted_pool convert demand sticky
 //! address address_space pool            | the objects
 //! block selector
-//! block_layout cel deadline links metrics pace process quarantine recorder supervisor
+//! block_layout cel deadline links metrics pace process quarantine supervisor
 //! ```
 
 #![allow(

@@ -9,9 +9,11 @@
 //! has no limit. client-go has a limit of this kind for each source and object (`tools/events`, `EventCorrelator`: 25,
 //! then one in 5 minutes).
 
+use crate::client::Clients;
+use crate::deadline::Deadline;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
-use kube::runtime::events::{Event, Recorder, Reporter};
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,6 +26,20 @@ const BURST: u32 = 16;
 
 /// How long until one more Event may be published about the object.
 const REFILL: Duration = Duration::from_secs(60);
+
+/// The most characters of a note. The API server rejects more than 1024 bytes.
+const NOTE: usize = 1000;
+
+/// An Event to publish.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewEvent {
+    /// Whether a person should look at it.
+    pub is_warning: bool,
+    /// One word for programs.
+    pub reason: &'static str,
+    /// A sentence for people.
+    pub note: String,
+}
 
 /// Publishes Events.
 pub struct Events {
@@ -85,32 +101,55 @@ fn key(what: &ObjectReference) -> String {
 }
 
 impl Events {
-    /// Publishes Events in the name of `reporter`.
-    pub fn new(client: Client, reporter: Reporter) -> Self {
+    /// Publishes Events in the name of the program `controller`. `instance`: its node or replica.
+    pub fn new(clients: &Clients, controller: &str, instance: &str) -> Self {
         Self {
-            client,
-            reporter,
+            client: clients.for_libraries(),
+            reporter: Reporter {
+                controller: controller.to_owned(),
+                instance: Some(instance.to_owned()),
+            },
             by_note: Mutex::default(),
             limits: Mutex::default(),
         }
     }
 
-    /// Publishes an Event about `what`, or increases the count of an earlier one. Returns false if the limit of the
-    /// object is reached and nothing was published.
-    ///
-    /// # Errors
-    /// Those of the request.
-    pub async fn publish(&self, event: &Event, what: &ObjectReference) -> Result<bool, kube::Error> {
-        let may = {
-            let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
-            limits.take(&key(what), Instant::now())
-        };
-        if !may {
-            return Ok(false);
+    /// Publishes an Event about `what`, or increases the count of an earlier one. A failure is only logged.
+    pub async fn publish(&self, deadline: &Deadline, what: &ObjectReference, event: NewEvent) {
+        let NewEvent {
+            is_warning,
+            reason,
+            note,
+        } = event;
+        if !self.may_publish(what) {
+            tracing::debug!(reason, "Event not published: the limit of its object is reached");
+            return;
         }
-        let note = event.note.clone().unwrap_or_default();
-        let recorder = self.recorder(note, Instant::now());
-        recorder.publish(event, what).await.map(|()| true)
+        let note: String = note.chars().take(NOTE).collect();
+        let recorder = self.recorder(note.clone(), Instant::now());
+        let is_node = what.kind.as_deref() == Some("Node");
+        let event = Event {
+            type_: if is_warning {
+                EventType::Warning
+            } else {
+                EventType::Normal
+            },
+            reason: reason.to_owned(),
+            note: Some(note),
+            action: if is_node { "Watch" } else { "Allocate" }.to_owned(),
+            secondary: None,
+        };
+        match deadline.limit(recorder.publish(&event, what)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(e)) => tracing::debug!(reason, error = %e, "publishing an Event failed"),
+            Err(_) => tracing::debug!(reason, "publishing an Event timed out"),
+        }
+    }
+
+    /// Whether the limit of the object leaves room for another Event.
+    fn may_publish(&self, what: &ObjectReference) -> bool {
+        let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
+        limits.take(&key(what), Instant::now())
     }
 
     fn recorder(&self, note: String, now: Instant) -> Recorder {

@@ -9,11 +9,10 @@ use api::deadline::Deadline;
 use api::demand::Demand;
 use api::http::Health;
 use api::metrics::Served;
-use api::recorder::Events;
+use api::recorder::{Events, NewEvent};
 use api::requests::{ApiError, Requests};
 use common::cni::Error;
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::runtime::events::{Event, EventType, Reporter};
 use kube::runtime::reflector::Store;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio_util::sync::CancellationToken;
@@ -65,13 +64,9 @@ impl Health for Context {
 impl Context {
     /// A controller that has not started.
     pub fn new(config: Config, clients: Clients, pools: Store<IpPool>, stop: &CancellationToken) -> Self {
-        let reporter = Reporter {
-            controller: "rdmanet-controller".to_owned(),
-            instance: Some(config.identity.clone()),
-        };
         let metrics = Metrics::default();
         Self {
-            events: Events::new(clients.for_libraries(), reporter),
+            events: Events::new(&clients, "rdmanet-controller", &config.identity),
             demand: Demand::default(),
             served: Served::new("controller", |all| metrics.register(all)),
             metrics,
@@ -88,38 +83,8 @@ impl Context {
         self.is_ready.store(true, Ordering::Relaxed);
     }
 
-    /// Publishes an Event about a pool. If that fails, the failure is only logged.
-    pub(crate) async fn publish_event(
-        &self,
-        about: &ObjectReference,
-        is_warning: bool,
-        reason: &str,
-        note: String,
-    ) {
-        let event = Event {
-            type_: if is_warning {
-                EventType::Warning
-            } else {
-                EventType::Normal
-            },
-            reason: reason.to_owned(),
-            note: Some(note.chars().take(1000).collect()),
-            action: "Allocate".to_owned(),
-            secondary: None,
-        };
-        match self
-            .api
-            .deadline()
-            .limit(self.events.publish(&event, about))
-            .await
-        {
-            Ok(Ok(true)) => {}
-            Ok(Ok(false)) => tracing::debug!(
-                reason,
-                "creating an Event was skipped: the limit of its object is reached"
-            ),
-            Ok(Err(e)) => tracing::debug!(reason, error = %e, "creating an Event failed"),
-            Err(_) => tracing::debug!(reason, "creating an Event timed out"),
-        }
+    /// Publishes an Event about a pool.
+    pub(crate) async fn publish_event(&self, about: &ObjectReference, event: NewEvent) {
+        self.events.publish(self.api.deadline(), about, event).await;
     }
 }

@@ -45,7 +45,7 @@ fn ports() -> HashMap<u32, Link> {
 fn notes(before: &Link, now: &Link) -> Vec<(bool, &'static str, String)> {
     changes(before, now, &ports())
         .into_iter()
-        .map(|change| (change.warning, change.reason, change.note))
+        .map(|change| (change.is_warning, change.reason, change.note))
         .collect()
 }
 

@@ -8,6 +8,7 @@ use super::{PluginRequest, PoolReconciler, Response, report_usage};
 use crate::agent::{ReconcileError, event};
 use api::accepted_pool::AcceptedPool;
 use api::deadline::{Deadline, PLUGIN_LIMIT};
+use api::recorder::NewEvent;
 use api::requests::Requests;
 use block::owner::NodeIdentity;
 use common::cni::{Code, Error};
@@ -328,8 +329,11 @@ impl PoolReconciler {
             uid: pod.uid.clone(),
             ..ObjectReference::default()
         };
-        self.context
-            .agent
-            .publish_event_later(about, event::NO_ADDRESS, error.msg.clone());
+        let event = NewEvent {
+            is_warning: true,
+            reason: event::NO_ADDRESS,
+            note: error.msg.clone(),
+        };
+        self.context.agent.publish_event_later(about, event);
     }
 }

@@ -13,6 +13,7 @@ use api::pool::condition::{
     SHRINK_PENDING,
 };
 use api::pool::reason;
+use api::recorder::NewEvent;
 use api::requests::WriteResult;
 use api::{IpAddress, IpBlock, IpPool, IpPoolStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -209,10 +210,12 @@ impl Leader {
             _ => true,
         };
         if is_announced && (is_warning || is_good) {
-            let note = format!("{kind}: {message}");
-            self.context
-                .publish_event(&pool.object_ref(&()), is_warning, reason, note)
-                .await;
+            let event = NewEvent {
+                is_warning,
+                reason: change.reason,
+                note: format!("{kind}: {message}"),
+            };
+            self.context.publish_event(&pool.object_ref(&()), event).await;
         }
     }
 }

@@ -6,7 +6,7 @@ mod link_scope;
 pub use link_scope::{LinkScope, LinkScopeError};
 
 use api::pace::{self, period};
-use api::quarantine::{AfterUse, Quarantines};
+use api::quarantine::Quarantines;
 use clap::Args;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -29,16 +29,9 @@ pub struct Config {
     /// The address of /metrics, /healthz and /readyz
     #[arg(long, env = "RDMANET_LISTEN", default_value = "127.0.0.1:9471")]
     pub listen: SocketAddr,
-    /// How long the blocks of a deleted node are kept from other nodes, at least 2m
-    #[arg(long, env = "RDMANET_QUARANTINE", default_value = "10m", value_parser = humantime::parse_duration)]
-    pub quarantine: Duration,
-    /// The same for blocks with addresses in use in the node's last report: a time or `never`. Set a time only if Node objects are deleted
-    /// only after their machines were switched off, as cloud controllers do
-    #[arg(long, env = "RDMANET_QUARANTINE_IN_USE", default_value = "never")]
-    pub quarantine_in_use: AfterUse,
-    /// Lets tests use a quarantine below two minutes, with which two pods may get the same address
-    #[arg(long, hide = true)]
-    pub short_quarantine_for_tests: bool,
+    /// How long the blocks and addresses of a deleted node are kept from other nodes
+    #[command(flatten)]
+    pub quarantines: Quarantines,
     /// How long a block must be unused before it is returned
     #[arg(long, env = "RDMANET_IDLE", default_value = "5m", value_parser = humantime::parse_duration)]
     pub idle: Duration,
@@ -60,20 +53,11 @@ pub struct Config {
 }
 
 impl Config {
-    /// How long the blocks and addresses of a deleted node are kept from other nodes.
-    pub fn quarantines(&self) -> Quarantines {
-        Quarantines {
-            unused: self.quarantine,
-            in_use: self.quarantine_in_use,
-            short_for_tests: self.short_quarantine_for_tests,
-        }
-    }
-
     /// The maximum age of an answer of the API server that the agent acts upon. It is far shorter than the quarantine, so that
     /// the agent never writes a block into this node's files after another node may have claimed it.
     pub fn answer_age(&self) -> Duration {
         // Also shorter than the time until the pod garbage collector deletes the agent's Pod, 40 s after the Node object is gone.
-        (self.quarantine / 4).min(MINUTE / 3)
+        (self.quarantines.unused / 4).min(MINUTE / 3)
     }
 
     /// The shortest time between two reports of a block, for a pool with this number of blocks.
@@ -84,7 +68,7 @@ impl Config {
     /// How often this node's registration is read.
     pub fn confirm_every(&self) -> Duration {
         // An agent must report its pods before the pod garbage collector deletes its own Pod, 40 s after the Node object is gone.
-        (self.quarantine / 5).clamp(Duration::from_secs(1), MINUTE / 2)
+        (self.quarantines.unused / 5).clamp(Duration::from_secs(1), MINUTE / 2)
     }
 }
 

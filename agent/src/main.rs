@@ -77,7 +77,7 @@ fn run_daemon(config: Config) -> ExitCode {
 }
 
 async fn run(config: Config) -> Result<(), String> {
-    config.quarantines().require()?;
+    config.quarantines.require()?;
     let stop = process::stop_on_signal()?;
     let found = client::configuration().await?;
     let clients = client::Clients::new(&found)

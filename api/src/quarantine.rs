@@ -5,6 +5,7 @@
 //! when the object's owner claimed it.
 
 use block::orphan::Quarantine;
+use clap::Args;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -13,13 +14,22 @@ use std::time::Duration;
 const SHORTEST: Duration = Duration::from_secs(120);
 
 /// The quarantines from the command line.
-#[derive(Clone, Copy, Debug)]
+#[derive(Args, Clone, Copy, Debug)]
 pub struct Quarantines {
-    /// `--quarantine`: for blocks and addresses of which none was in use.
+    /// How long the blocks of a deleted node are kept from other nodes, at least 2m
+    #[arg(long = "quarantine", value_name = "QUARANTINE", env = "RDMANET_QUARANTINE", default_value = "10m", value_parser = humantime::parse_duration)]
     pub unused: Duration,
-    /// `--quarantine-in-use`: for blocks and addresses that were in use.
+    /// The same for blocks with addresses in use in the node's last report: a time or `never`. Set a time only if Node objects are deleted
+    /// only after their machines were switched off, as cloud controllers do
+    #[arg(
+        long = "quarantine-in-use",
+        value_name = "QUARANTINE_IN_USE",
+        env = "RDMANET_QUARANTINE_IN_USE",
+        default_value = "never"
+    )]
     pub in_use: AfterUse,
-    /// `--short-quarantine-for-tests`.
+    /// Lets tests use a quarantine below two minutes, with which two pods may get the same address
+    #[arg(long = "short-quarantine-for-tests", hide = true)]
     pub short_for_tests: bool,
 }
 

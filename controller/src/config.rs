@@ -2,7 +2,7 @@
 //! The flags of the controller. Each has an environment variable, for a `Deployment`.
 
 use api::pace;
-use api::quarantine::{AfterUse, Quarantines};
+use api::quarantine::Quarantines;
 use clap::Args;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -19,16 +19,9 @@ pub struct Config {
     /// The namespace of the controller's Lease
     #[arg(long, env = "RDMANET_NAMESPACE", default_value = "rdmanet-system")]
     pub namespace: String,
-    /// How long the blocks of a deleted node are kept from other nodes, at least 2m
-    #[arg(long, env = "RDMANET_QUARANTINE", default_value = "10m", value_parser = humantime::parse_duration)]
-    pub quarantine: Duration,
-    /// The same for blocks with addresses in use in the node's last report: a time or `never`. Set a time only if Node objects are deleted
-    /// only after their machines were switched off, as cloud controllers do
-    #[arg(long, env = "RDMANET_QUARANTINE_IN_USE", default_value = "never")]
-    pub quarantine_in_use: AfterUse,
-    /// Lets tests use a quarantine below two minutes, with which two pods may get the same address
-    #[arg(long, hide = true)]
-    pub short_quarantine_for_tests: bool,
+    /// How long the blocks and addresses of a deleted node are kept from other nodes
+    #[command(flatten)]
+    pub quarantines: Quarantines,
     /// The minimum time between the two observations that prove an address unused
     #[arg(long, env = "RDMANET_OBSERVATION_INTERVAL", default_value = "30s", value_parser = humantime::parse_duration)]
     pub observation_interval: Duration,
@@ -44,15 +37,6 @@ pub struct Config {
 }
 
 impl Config {
-    /// How long the blocks and addresses of a deleted node are kept from other nodes.
-    pub fn quarantines(&self) -> Quarantines {
-        Quarantines {
-            unused: self.quarantine,
-            in_use: self.quarantine_in_use,
-            short_for_tests: self.short_quarantine_for_tests,
-        }
-    }
-
     /// The minimum time between two writes of the utilization of a pool with this many blocks.
     pub fn write_interval(&self, blocks: i64) -> Duration {
         pace::report_interval(self.report_interval, blocks)

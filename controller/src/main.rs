@@ -22,7 +22,7 @@ fn main() -> ExitCode {
 }
 
 async fn run(config: Config) -> Result<(), String> {
-    config.quarantines().require()?;
+    config.quarantines.require()?;
     let stop = process::stop_on_signal()?;
     let configuration = client::configuration().await?;
     let client = client::new(configuration).map_err(|e| {

@@ -127,7 +127,7 @@ impl KnownBlocks {
         let claimed = blocks.filter_map(|block| u64::try_from(block.spec.quarantine_seconds?).ok());
         claimed
             .map(Duration::from_secs)
-            .fold(self.context.agent.config.quarantine, Duration::min)
+            .fold(self.context.agent.config.quarantines.unused, Duration::min)
     }
 }
 

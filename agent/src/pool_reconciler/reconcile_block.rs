@@ -449,7 +449,8 @@ impl BlockReconciler {
         };
         let mut object = new_block("", self.context.pool.as_str(), cidr, &to.owner);
         object.metadata.name = Some(name.to_owned());
-        object.spec.quarantine_seconds = i64::try_from(self.context.agent.config.quarantine.as_secs()).ok();
+        object.spec.quarantine_seconds =
+            i64::try_from(self.context.agent.config.quarantines.unused.as_secs()).ok();
         let WriteResult::Applied(block) = about.target.api.create(&object).await? else {
             return Ok(Freshness::Read);
         };
@@ -506,7 +507,7 @@ impl BlockReconciler {
             .context
             .agent
             .config
-            .quarantines()
+            .quarantines
             .of(block.spec.quarantine_seconds);
         match decide(
             &seen,

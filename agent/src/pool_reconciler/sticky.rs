@@ -214,7 +214,7 @@ impl<'a> StickyAddresses<'a> {
         match handover(
             before,
             self.context.agent.config.observation_interval,
-            self.context.agent.config.quarantine,
+            self.context.agent.config.quarantines.unused,
         ) {
             Handover::Pass => {}
             // Only the controller may release an address of another node.
@@ -358,7 +358,7 @@ impl<'a> StickyAddresses<'a> {
             }
             Wait::Quarantine => format!(
                 "whose Node object is gone, though its machine may still run; the address passes on if that stays so for {} s; try again then",
-                self.context.agent.config.quarantine.as_secs()
+                self.context.agent.config.quarantines.unused.as_secs()
             ),
             Wait::Observation => format!(
                 "which cannot be heard; the address passes on if that stays so for {} s; try again then",

@@ -11,6 +11,7 @@ use crate::serve::Reconcilers;
 use crate::{links, serve};
 use api::IpPool;
 use api::client::Clients;
+use api::http::ListenError;
 use api::supervisor::{Supervisor, TaskEnded};
 use common::cni::error::causes;
 use futures::StreamExt;
@@ -22,16 +23,19 @@ use kube::runtime::watcher::{self, Event};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 /// The number of messages that may wait for a reconciler before senders wait too.
 const MAILBOX: usize = 1024;
 
-/// Why the agent cannot start.
+/// How long tasks may take to stop. A request then has a moment left and a plugin's request a few seconds. The next agent continues
+/// the work of a task that is stopped after any step.
+const STOP_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Why the agent cannot start, or ends by itself.
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
+pub enum RunError {
     /// The data directory.
     #[error("cannot lock the data directory {path}: {source}")]
     Lock {
@@ -49,21 +53,8 @@ pub enum StartError {
         source: std::io::Error,
     },
     /// Metrics and health.
-    #[error("cannot listen on {address}: {source}; --listen chooses another address")]
-    Listen {
-        /// The address.
-        address: String,
-        /// Why.
-        source: std::io::Error,
-    },
-}
-
-/// Why the agent ends by itself.
-#[derive(Debug, thiserror::Error)]
-pub enum Failed {
-    /// It cannot start.
     #[error(transparent)]
-    StartError(#[from] StartError),
+    Listen(#[from] ListenError),
     /// One of its tasks has ended.
     #[error(transparent)]
     Task(#[from] TaskEnded),
@@ -72,45 +63,38 @@ pub enum Failed {
 /// Runs an agent until `stop`, then lets its tasks finish. If one of its tasks fails, it cancels `stop`.
 ///
 /// # Errors
-/// [`Failed`].
-pub async fn run(config: Config, clients: impl Into<Clients>, stop: CancellationToken) -> Result<(), Failed> {
+/// [`RunError`].
+pub async fn run(
+    config: Config,
+    clients: impl Into<Clients>,
+    stop: CancellationToken,
+) -> Result<(), RunError> {
     let _lock = tokio::select! {
         () = stop.cancelled() => return Ok(()),
-        lock = NodeLock::take(&config.data_dir) => lock.map_err(|source| StartError::Lock {
+        lock = NodeLock::take(&config.data_dir) => lock.map_err(|source| RunError::Lock {
             path: config.data_dir.display().to_string(),
             source,
         })?,
     };
-    let socket = serve::bind(&config.socket).map_err(|source| StartError::Socket {
+    let socket = serve::bind(&config.socket).map_err(|source| RunError::Socket {
         path: config.socket.display().to_string(),
         source,
     })?;
-    let listen = |source| StartError::Listen {
-        address: config.listen.to_string(),
-        source,
-    };
-    let listener = TcpListener::bind(config.listen).await.map_err(listen)?;
+    let listener = api::http::listen(config.listen).await?;
     if let Ok(address) = listener.local_addr() {
         tracing::info!(node = config.node, %address, socket = %config.socket.display(), "the agent listens");
     }
     let path = config.socket.clone();
-    let supervisor = Supervisor::new(stop.clone());
+    let supervisor = Supervisor::new(stop);
     let (agent, reconcilers) = start(config, clients, &supervisor);
     let socket = serve::run(socket, agent.clone(), reconcilers, supervisor.clone());
     supervisor.spawn("plugin socket", socket);
     let http = api::http::run(listener, agent.clone(), supervisor.clone());
     supervisor.spawn("metrics and health", http);
-    supervisor.spawn("links", links::run(agent, stop.clone()));
-    stop.cancelled().await;
-    // After `stop` a request has a moment left and a plugin's request a few seconds. A reconciler may be stopped after any step.
-    if tokio::time::timeout(Duration::from_secs(15), supervisor.wait())
-        .await
-        .is_err()
-    {
-        tracing::warn!("tasks have not ended within 15 s; the next agent continues their work");
-    }
+    supervisor.spawn("links", supervisor.until_stopped(links::run(agent)));
+    let ended = supervisor.finish(STOP_TIMEOUT).await;
     let _ = std::fs::remove_file(path);
-    Ok(supervisor.outcome()?)
+    Ok(ended?)
 }
 
 /// Starts the tasks that work with the API server and the node's files, without a socket for plugins. The caller must make sure
@@ -126,7 +110,6 @@ pub fn start(
     let pool_stream = clients.watch(watcher::Config::default());
     let agent = Arc::new(Agent::new(config, clients, pools, blocks, watched_blocks));
     let reconcilers = reconcilers(&agent, supervisor);
-    let stop = supervisor.stop();
     let (on_pool, on_block, observer) = (reconcilers.clone(), reconcilers.clone(), agent.clone());
     let pool_events = reflector(pool_writer, pool_stream).for_each(move |event| {
         handle_pool_event(&observer, &on_pool, event);
@@ -141,11 +124,11 @@ pub fn start(
         let changed = |pool: &IpPool| trigger(&on_labels, PoolName::try_from(pool.name_any()).ok());
         namespaces.run(&observer.clients, &observer.pools, changed).await;
     };
-    supervisor.spawn("watch of pools", until(stop.clone(), pool_events));
-    supervisor.spawn("watches of blocks", until(stop.clone(), block_events));
-    supervisor.spawn("watch of namespaces", until(stop.clone(), namespace_events));
+    supervisor.spawn("watch of pools", supervisor.until_stopped(pool_events));
+    supervisor.spawn("watches of blocks", supervisor.until_stopped(block_events));
+    supervisor.spawn("watch of namespaces", supervisor.until_stopped(namespace_events));
     let known = start_local_pools(agent.clone(), reconcilers.clone());
-    supervisor.spawn_brief("pools of this node's files", until(stop.clone(), known));
+    supervisor.spawn_brief("pools of this node's files", supervisor.until_stopped(known));
     (agent, reconcilers)
 }
 
@@ -164,13 +147,6 @@ fn handle_pool_event(agent: &Agent, reconcilers: &Reconcilers, event: watcher::R
             tracing::warn!(error = why, "watch of pools failed; restarting it");
             agent.record_read_failure(Source::Pools, &why);
         }
-    }
-}
-
-async fn until(stop: CancellationToken, work: impl Future<Output = ()>) {
-    tokio::select! {
-        () = stop.cancelled() => {}
-        () = work => {}
     }
 }
 
@@ -194,7 +170,7 @@ async fn start_local_pools(agent: Arc<Agent>, reconcilers: Reconcilers) {
 fn after_first_lists(agent: &Arc<Agent>, supervisor: &Supervisor) -> CancellationToken {
     let (agent, listed) = (agent.clone(), CancellationToken::new());
     let ready = listed.clone();
-    let wait = until(supervisor.stop().clone(), async move {
+    let wait = supervisor.until_stopped(async move {
         let _ = agent.pools.wait_until_ready().await;
         let _ = agent.blocks.wait_until_ready().await;
         ready.cancel();

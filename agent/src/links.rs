@@ -27,7 +27,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
-use tokio_util::sync::CancellationToken;
 
 /// The pause after a netlink failure.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -46,8 +45,8 @@ struct Link {
     active: Option<u32>,
 }
 
-/// Watches links and reports changes until `stop`.
-pub async fn run(agent: Arc<Agent>, stop: CancellationToken) {
+/// Watches links and reports changes, for ever.
+pub async fn run(agent: Arc<Agent>) {
     let changed = Notify::new();
     let (events, queue) = mpsc::channel(EVENTS_QUEUED);
     let listener = Listener {
@@ -56,7 +55,6 @@ pub async fn run(agent: Arc<Agent>, stop: CancellationToken) {
         events,
     };
     tokio::select! {
-        () = stop.cancelled() => {}
         () = listen(&listener) => {}
         () = publish_events(&agent, queue) => {}
         () = condition::run(&agent, &changed) => {}

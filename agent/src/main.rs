@@ -4,7 +4,7 @@
 use agent::config::Config;
 use agent::daemon;
 use agent::install::{self, Install, Uninstall};
-use api::client;
+use api::client::Clients;
 use api::process;
 use clap::{Parser, Subcommand};
 use std::io::{self, Write};
@@ -79,9 +79,7 @@ fn run_daemon(config: Config) -> ExitCode {
 async fn run(config: Config) -> Result<(), String> {
     config.quarantines.require()?;
     let stop = process::stop_on_signal()?;
-    let found = client::configuration().await?;
-    let clients = client::Clients::new(&found)
-        .map_err(|e| format!("cannot speak to the API server with what was found: {e}"))?;
+    let clients = Clients::from_environment().await?;
     daemon::run(config, clients, stop)
         .await
         .map_err(|e| e.to_string())

@@ -74,6 +74,17 @@ impl Clients {
         })
     }
 
+    /// Makes clients for the API server that the environment names: a kubeconfig or a pod's service account.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub async fn from_environment() -> Result<Self, String> {
+        let config = configuration().await?;
+        Self::new(&config).map_err(|e| {
+            format!("cannot create a client for the API server from the configuration found: {e}")
+        })
+    }
+
     /// Requests until `deadline`.
     pub fn requests(&self, deadline: Deadline) -> Requests {
         Requests::new(self.requests.clone(), deadline)

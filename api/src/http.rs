@@ -9,6 +9,8 @@ use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -23,6 +25,25 @@ pub trait Health: Send + Sync + 'static {
     /// # Errors
     /// What is missing, one sentence per line.
     fn ready(&self) -> Result<(), String>;
+}
+
+/// The port for metrics and health cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {address}: {source}; --listen chooses another address")]
+pub struct ListenError {
+    /// The address.
+    pub address: SocketAddr,
+    /// The cause.
+    pub source: io::Error,
+}
+
+/// Opens the port for metrics and health.
+///
+/// # Errors
+/// [`ListenError`].
+pub async fn listen(address: SocketAddr) -> Result<TcpListener, ListenError> {
+    let listener = TcpListener::bind(address).await;
+    listener.map_err(|source| ListenError { address, source })
 }
 
 /// Serves until the supervisor stops.

@@ -9,6 +9,8 @@
 //! task has panicked.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -78,6 +80,17 @@ impl Supervisor {
         &self.stop
     }
 
+    /// Runs `work` until [`Self::stop`], wherever it waits then.
+    pub fn until_stopped<W: Future<Output = ()> + Send>(
+        &self,
+        work: W,
+    ) -> impl Future<Output = ()> + Send + use<W> {
+        let stop = self.stop.clone();
+        async move {
+            stop.run_until_cancelled(work).await;
+        }
+    }
+
     /// Starts a task that runs until [`Self::stop`]. If it ends before, the agent stops.
     pub fn spawn(&self, task: &'static str, work: impl Future<Output = ()> + Send + 'static) {
         self.start(task, false, work);
@@ -107,11 +120,26 @@ impl Supervisor {
         self.tasks.wait().await;
     }
 
+    /// Waits for [`Self::stop`], and then until all tasks have ended, but not longer than `limit`.
+    ///
+    /// # Errors
+    /// [`TaskEnded`]: the task that failed first.
+    pub async fn finish(&self, limit: Duration) -> Result<(), TaskEnded> {
+        self.stop.cancelled().await;
+        if timeout(limit, self.wait()).await.is_err() {
+            tracing::warn!(
+                ?limit,
+                "stopping without waiting for a task that did not end in time"
+            );
+        }
+        self.outcome()
+    }
+
     /// The first task that failed.
     ///
     /// # Errors
     /// [`TaskEnded`], if there is one.
-    pub fn outcome(&self) -> Result<(), TaskEnded> {
+    fn outcome(&self) -> Result<(), TaskEnded> {
         let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         failed.clone().map_or(Ok(()), Err)
     }

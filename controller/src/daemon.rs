@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::context::Context;
 use crate::leader::Leader;
 use api::client::Clients;
-use api::http;
+use api::http::{self, ListenError};
 use api::supervisor::{Supervisor, TaskEnded};
 use common::cni::error::causes;
 use futures::StreamExt;
@@ -14,31 +14,17 @@ use kube::runtime::reflector::store;
 use kube::runtime::watcher::{self, Event};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 /// How long tasks may take to stop, so that pending requests can complete.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Why the controller cannot start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The port for metrics and health cannot be opened.
-    #[error("cannot listen on {address}: {source}; --listen chooses another address")]
-    Listen {
-        /// The address.
-        address: String,
-        /// The cause.
-        source: std::io::Error,
-    },
-}
 
 /// Why the controller stops by itself.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The controller cannot start.
     #[error(transparent)]
-    Start(#[from] StartError),
+    Listen(#[from] ListenError),
     /// A task of the controller has ended.
     #[error(transparent)]
     Task(#[from] TaskEnded),
@@ -53,26 +39,15 @@ pub async fn run(
     clients: impl Into<Clients>,
     stop: CancellationToken,
 ) -> Result<(), RunError> {
-    let listen = |source| StartError::Listen {
-        address: config.listen.to_string(),
-        source,
-    };
-    let listener = TcpListener::bind(config.listen).await.map_err(listen)?;
+    let listener = http::listen(config.listen).await?;
     if let Ok(address) = listener.local_addr() {
         tracing::info!(identity = config.identity, %address, "serving metrics and health");
     }
-    let supervisor = Supervisor::new(stop.clone());
+    let supervisor = Supervisor::new(stop);
     let context = start(config, clients, &supervisor);
     let http = http::run(listener, context, supervisor.clone());
     supervisor.spawn("metrics and health", http);
-    stop.cancelled().await;
-    if tokio::time::timeout(STOP_TIMEOUT, supervisor.wait())
-        .await
-        .is_err()
-    {
-        tracing::warn!("stopping without waiting for a task that did not end in time");
-    }
-    Ok(supervisor.outcome()?)
+    Ok(supervisor.finish(STOP_TIMEOUT).await?)
 }
 
 /// Starts the tasks of a controller that use the API server, without metrics and health.
@@ -99,8 +74,8 @@ pub fn start(config: Config, clients: impl Into<Clients>, supervisor: &Superviso
         }
         std::future::ready(())
     });
-    supervisor.spawn("watch of pools", until(stop.clone(), events));
-    supervisor.spawn_brief("first list", until(stop.clone(), ready(context.clone())));
+    supervisor.spawn("watch of pools", supervisor.until_stopped(events));
+    supervisor.spawn_brief("first list", supervisor.until_stopped(ready(context.clone())));
     supervisor.spawn("leader", Leader::run(context.clone(), stop.clone()));
     context
 }
@@ -108,12 +83,5 @@ pub fn start(config: Config, clients: impl Into<Clients>, supervisor: &Superviso
 async fn ready(context: Arc<Context>) {
     if context.pools.wait_until_ready().await.is_ok() {
         context.set_ready();
-    }
-}
-
-async fn until(stop: CancellationToken, work: impl Future<Output = ()>) {
-    tokio::select! {
-        () = stop.cancelled() => {}
-        () = work => {}
     }
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The process: parses flags and starts the controller.
 
-use api::{client, process};
+use api::client::Clients;
+use api::process;
 use clap::Parser;
 use controller::config::Config;
 use controller::daemon;
@@ -24,9 +25,8 @@ fn main() -> ExitCode {
 async fn run(config: Config) -> Result<(), String> {
     config.quarantines.require()?;
     let stop = process::stop_on_signal()?;
-    let configuration = client::configuration().await?;
-    let client = client::new(configuration).map_err(|e| {
-        format!("cannot create a client for the API server from the configuration found: {e}")
-    })?;
-    daemon::run(config, client, stop).await.map_err(|e| e.to_string())
+    let clients = Clients::from_environment().await?;
+    daemon::run(config, clients, stop)
+        .await
+        .map_err(|e| e.to_string())
 }

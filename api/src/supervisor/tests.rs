@@ -3,9 +3,7 @@
 use super::*;
 
 async fn outcome_of(supervisor: &Supervisor) -> Result<(), TaskEnded> {
-    supervisor.stop().cancelled().await;
-    supervisor.wait().await;
-    supervisor.outcome()
+    supervisor.finish(Duration::MAX).await
 }
 
 #[tokio::test]

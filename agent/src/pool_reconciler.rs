@@ -12,6 +12,7 @@ mod context;
 mod gc;
 mod known_blocks;
 mod mailbox;
+mod namesakes;
 mod pool_file;
 mod publish;
 mod rebind;
@@ -22,6 +23,7 @@ mod round;
 mod run_loop;
 mod sharing;
 mod sticky;
+mod surplus;
 mod withheld;
 
 use crate::agent::{Agent, ReconcileError};

@@ -4,9 +4,11 @@
 use super::claim::is_listed;
 use super::context::{PoolContext, Target};
 use super::known_blocks::KnownBlocks;
+use super::namesakes::Namesakes;
 use super::pool_file::{Entry, PoolFileWriter, Removal};
 use super::publish::Publisher;
 use super::report_usage;
+use super::surplus::IdleBlocks;
 use crate::agent::ReconcileError;
 use crate::node::local_block;
 use api::IpBlock;
@@ -14,15 +16,12 @@ use api::accepted_pool::AcceptedPool;
 use api::block_layout::BlockCidr;
 use api::convert::{block_record, cidr_of, in_use, new_block, now, with_record};
 use api::requests::{Requests, WriteResult};
-use block::orphan::{Decider, OrphanAction, OwnerState, Watched, decide};
 use block::owner::{Desired, NodeIdentity, Step, next};
-use block::{BlockRecord, LocalBlock, Mode, Owner, Usage};
+use block::{BlockRecord, LocalBlock, Mode, Usage};
 use ipam::clock::{Clock, KernelClock};
-use ipam::pool::PoolFile;
 use ipam::range::Family;
-use kube::ResourceExt;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::time::{Duration, Instant};
+use std::collections::{BTreeSet, HashSet};
+use std::time::Duration;
 
 /// A block for which a step is carried out.
 #[derive(Clone, Copy)]
@@ -33,30 +32,6 @@ pub(super) struct BlockStep<'a> {
     pub(super) asked: Duration,
     pub(super) target: &'a Target,
     pub(super) entry: Entry,
-}
-
-/// An active block that the node may not need.
-struct Spare<'a> {
-    name: &'a str,
-    /// The number of its free addresses.
-    free: u64,
-    /// None of its addresses has been in use for a while.
-    rested: bool,
-}
-
-/// The rested blocks that the node can return and still have `wanted` free addresses.
-fn without<'a>(blocks: &[Spare<'a>], wanted: u64) -> Vec<&'a str> {
-    let mut free = blocks
-        .iter()
-        .fold(0_u64, |sum, block| sum.saturating_add(block.free));
-    let mut spare = Vec::new();
-    for block in blocks {
-        if block.rested && free.saturating_sub(block.free) >= wanted {
-            free = free.saturating_sub(block.free);
-            spare.push(block.name);
-        }
-    }
-    spare
 }
 
 /// Whether an administrator has deleted the block. Its object stays until its owner returns it.
@@ -91,14 +66,12 @@ pub(super) struct BlockReconciler {
     known: KnownBlocks,
     file: PoolFileWriter,
     publisher: Publisher,
-    /// Since when a block is idle.
-    idle: HashMap<String, Instant>,
+    idle: IdleBlocks,
+    namesakes: Namesakes,
     /// Since this process started, every block of the file has been compared with the API server.
     proven: bool,
     /// The blocks already compared, until `proven` is set.
     compared: HashSet<String>,
-    /// Blocks of this node's earlier registrations: the version of each, and since when it has that version.
-    orphans: HashMap<String, (String, Instant)>,
     /// The block at which the last round was interrupted.
     cut_at: Option<String>,
 }
@@ -109,10 +82,10 @@ impl BlockReconciler {
             known: KnownBlocks::new(context.clone()),
             file: PoolFileWriter::new(context.clone()),
             publisher: Publisher::new(context.clone()),
-            idle: HashMap::new(),
+            idle: IdleBlocks::default(),
+            namesakes: Namesakes::new(context.clone()),
             proven: false,
             compared: HashSet::new(),
-            orphans: HashMap::new(),
             cut_at: None,
             context,
         }
@@ -178,7 +151,8 @@ impl BlockReconciler {
             .flat_map(|file| &file.blocks)
             .map(|block| block.name.clone());
         let names: BTreeSet<String> = in_file.chain(blocks.keys().cloned()).collect();
-        let surplus = self.surplus(target, holdings.file.as_ref(), &usage);
+        let rest = self.context.agent.config.idle;
+        let surplus = self.idle.surplus(rest, target, holdings.file.as_ref(), &usage);
         let mut refused = None;
         for name in behind(names, self.cut_at.take()) {
             let cidr = holdings
@@ -192,12 +166,12 @@ impl BlockReconciler {
                 .or_else(|| BlockCidr::of(cidr?.cidr));
             let used = usage.get(&name).copied().unwrap_or_default();
             let doomed = blocks.get(&name).is_some_and(is_being_deleted);
-            let wish = if doomed {
+            let desired = if doomed {
                 Desired::Drain
             } else {
                 desired_use(target, &name, cidr, used, surplus.contains(&name))
             };
-            match self.reconcile_block(&name, cidr, wish, target).await {
+            match self.reconcile_block(&name, cidr, desired, target).await {
                 Ok(()) if self.proven => {}
                 Ok(()) => {
                     self.compared.insert(name);
@@ -216,58 +190,12 @@ impl BlockReconciler {
         refused.map_or(Ok(()), Err)
     }
 
-    /// The blocks that this node does not need: they have been idle for a while, and enough addresses are free without them.
-    fn surplus(
-        &mut self,
-        target: &Target,
-        file: Option<&PoolFile>,
-        usage: &BTreeMap<String, Usage>,
-    ) -> BTreeSet<String> {
-        let idle_now: BTreeSet<String> = usage
-            .iter()
-            .filter(|(_, used)| used.is_idle())
-            .map(|(name, _)| name.clone())
-            .collect();
-        self.idle.retain(|name, _| idle_now.contains(name));
-        for name in idle_now {
-            self.idle.entry(name).or_insert_with(Instant::now);
-        }
-        let (Some(accepted), Some(file)) = (&target.accepted, file) else {
-            return BTreeSet::new();
-        };
-        let rested = |name: &str| {
-            let since = self.idle.get(name);
-            since.is_some_and(|since| since.elapsed() >= self.context.agent.config.idle)
-        };
-        let mut surplus = BTreeSet::new();
-        for layout in &accepted.layouts {
-            let room = |name: &str, cidr| {
-                let all = u64::try_from(layout.usable(cidr).count()).unwrap_or(u64::MAX);
-                let used = usage.get(name).copied().unwrap_or_default();
-                all.saturating_sub(used.taken())
-            };
-            let blocks = file
-                .active()
-                .filter_map(|block| Some((block.name.as_str(), BlockCidr::of(block.cidr)?)))
-                .filter(|(_, cidr)| layout.has(*cidr))
-                .map(|(name, cidr)| Spare {
-                    name,
-                    free: room(name, cidr),
-                    rested: rested(name),
-                })
-                .collect::<Vec<_>>();
-            let names = without(&blocks, accepted.free_target(layout.family()));
-            surplus.extend(names.into_iter().map(str::to_owned));
-        }
-        surplus
-    }
-
     /// Takes the steps of one block until none is left.
     pub(super) async fn reconcile_block(
         &mut self,
         name: &str,
         cidr: Option<BlockCidr>,
-        wish: Desired,
+        desired: Desired,
         target: &Target,
     ) -> Result<(), ReconcileError> {
         let mut freshness = if self.proven || self.compared.contains(name) {
@@ -287,7 +215,7 @@ impl BlockReconciler {
                 block.as_ref().map(block_record).as_ref(),
                 in_file,
                 used,
-                wish,
+                desired,
             );
             // The watch may lag.
             if matches!(step, Step::Remove | Step::WriteFile(_)) && freshness == Freshness::Known {
@@ -304,7 +232,8 @@ impl BlockReconciler {
                     return self.report_use(&target.api, name, block, cidr).await;
                 }
                 if let (Some(block), None, NodeIdentity::Registered(owner)) = (&block, in_file, &me) {
-                    return self.review_namesake(&target.api, block, owner).await;
+                    let namesakes = &mut self.namesakes;
+                    return namesakes.review(&target.api, &mut self.known, block, owner).await;
                 }
                 return Ok(());
             }
@@ -377,22 +306,22 @@ impl BlockReconciler {
                     return Ok(Freshness::Read);
                 };
                 self.known.note(name, Some(after));
-                if let Some(held) = then {
+                if let Some(local) = then {
                     // The block may have had other owners since. The view of the pool must be as fresh as for a new claim.
                     if about.entry == Entry::New
-                        && held.mode == Mode::Active
+                        && local.mode == Mode::Active
                         && !self.admitted(target, cidr).await?
                     {
                         return Ok(Freshness::Read);
                     }
-                    self.write_block(about, held).await?;
+                    self.write_block(about, local).await?;
                 }
             }
             (Step::Claim { to, then }, None, Some(_)) => return self.claim_again(about, &to, then).await,
             (Step::Report, Some(block), Some(cidr)) => {
                 self.report_use(&target.api, name, &block, cidr).await?;
             }
-            (Step::WriteFile(held), ..) => self.write_block(about, held).await?,
+            (Step::WriteFile(local), ..) => self.write_block(about, local).await?,
             (Step::RemoveIfIdle, ..) => {
                 if self.file.remove_block(name, Removal::IfIdle).await? {
                     tracing::info!(pool = %self.context.pool, block = name, "returning an idle block");
@@ -480,70 +409,11 @@ impl BlockReconciler {
             _ => Ok(true),
         }
     }
-
-    /// Ends a block of an earlier registration of this node's name that is not in this node's file, by the same rules as a block
-    /// of a gone node. Only this node can tell that no pod here uses it.
-    async fn review_namesake(
-        &mut self,
-        api: &Requests,
-        block: &IpBlock,
-        owner: &Owner,
-    ) -> Result<(), ReconcileError> {
-        let (name, seen) = (&block.name_any(), block_record(block));
-        if seen.owner.node != owner.node || seen.owner == *owner {
-            return Ok(());
-        }
-        let sight = OwnerState {
-            decider: Decider::Namesake,
-            registered: Some(owner.clone()),
-            has_pods: false,
-        };
-        let version = block.metadata.resource_version.clone().unwrap_or_default();
-        let watched = self.orphans.get(name).map(|(version, since)| Watched {
-            version: version.clone(),
-            unchanged: since.elapsed(),
-        });
-        let quarantine = self
-            .context
-            .agent
-            .config
-            .quarantines
-            .of(block.spec.quarantine_seconds);
-        match decide(
-            &seen,
-            in_use(block),
-            &version,
-            &sight,
-            watched.as_ref(),
-            quarantine,
-        ) {
-            OrphanAction::Leave | OrphanAction::Hold => {}
-            OrphanAction::Observe => {
-                self.orphans.insert(name.to_owned(), (version, Instant::now()));
-            }
-            OrphanAction::Orphan => {
-                let to = seen.with_phase(block::Phase::Orphaned);
-                if let WriteResult::Applied(after) = api
-                    .replace(&with_record(block, &to, &self.context.agent.config.node))
-                    .await?
-                {
-                    self.known.note(name, Some(after));
-                }
-            }
-            OrphanAction::Delete => {
-                api.delete_block(block).await?;
-                self.known.note(name, None);
-                self.orphans.remove(name);
-                tracing::info!(pool = %self.context.pool, block = name, "deleted a block of an earlier registration of this node");
-            }
-        }
-        Ok(())
-    }
 }
 
-/// The wish for one block.
+/// What this node should do with one block.
 fn desired_use(target: &Target, name: &str, cidr: Option<BlockCidr>, used: Usage, surplus: bool) -> Desired {
-    // A block without a free address is not shared. `mirror` reports that it has none.
+    // A block without a free address is not shared. The report of its use shows that it has none.
     let spares = |accepted: &AcceptedPool| report_usage::free(accepted, cidr, used) > 0;
     let has = |accepted: &AcceptedPool| accepted.has_blocks() && cidr.is_some_and(|cidr| accepted.has(cidr));
     if !target.open || !target.accepted.as_ref().is_some_and(has) {

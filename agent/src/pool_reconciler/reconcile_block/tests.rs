@@ -6,34 +6,6 @@ use api::deadline::Deadline;
 use api::testing::{silent_clients, small_pool};
 use ipam::pool::Counters;
 
-fn spare(name: &str, free: u64) -> Spare<'_> {
-    Spare {
-        name,
-        free,
-        rested: true,
-    }
-}
-
-#[test]
-fn a_node_returns_only_blocks_that_leave_it_enough_free_addresses() {
-    let blocks = [spare("a", 16), spare("b", 16), spare("c", 16)];
-    assert_eq!(without(&blocks, 16), ["a", "b"]);
-    assert_eq!(without(&blocks, 17), ["a"]);
-    assert_eq!(without(&blocks, 33), [""; 0]);
-    assert_eq!(without(&blocks, 0), ["a", "b", "c"]);
-}
-
-#[test]
-fn a_block_in_use_is_kept_and_its_free_addresses_count() {
-    let in_use = Spare {
-        rested: false,
-        ..spare("a", 10)
-    };
-    let blocks = [in_use, spare("b", 16), spare("c", 16)];
-    assert_eq!(without(&blocks, 10), ["b", "c"]);
-    assert_eq!(without(&blocks, 11), ["b"]);
-}
-
 fn target(open: bool, sharing: &[&str]) -> Target {
     Target {
         api: silent_clients().requests(Deadline::background()),
@@ -52,21 +24,21 @@ fn cell_of(cidr: &str) -> Option<BlockCidr> {
 
 #[tokio::test]
 async fn the_pool_decides_whether_a_block_is_kept_returned_shared_or_drained() {
-    let wish =
+    let desired =
         |target: &Target, cidr, surplus| desired_use(target, "b", cell_of(cidr), Usage::default(), surplus);
     let inside = "10.1.0.16/28";
-    assert_eq!(use_of(&target(true, &[]), inside, false), Desired::Keep);
-    assert_eq!(use_of(&target(true, &[]), inside, true), Desired::Return);
-    assert_eq!(use_of(&target(true, &["b"]), inside, true), Desired::Share);
-    assert_eq!(use_of(&target(true, &["another"]), inside, false), Desired::Keep);
+    assert_eq!(desired(&target(true, &[]), inside, false), Desired::Keep);
+    assert_eq!(desired(&target(true, &[]), inside, true), Desired::Return);
+    assert_eq!(desired(&target(true, &["b"]), inside, true), Desired::Share);
+    assert_eq!(desired(&target(true, &["another"]), inside, false), Desired::Keep);
     // Nothing new is allocated from it, even if other nodes want to share it.
-    assert_eq!(use_of(&target(false, &["b"]), inside, false), Desired::Drain);
+    assert_eq!(desired(&target(false, &["b"]), inside, false), Desired::Drain);
     assert_eq!(
-        use_of(&target(true, &["b"]), "10.2.0.0/28", false),
+        desired(&target(true, &["b"]), "10.2.0.0/28", false),
         Desired::Drain
     );
     assert_eq!(
-        use_of(&target(true, &[]), "10.1.0.0/27", false),
+        desired(&target(true, &[]), "10.1.0.0/27", false),
         Desired::Drain,
         "of another size"
     );
@@ -84,7 +56,7 @@ async fn the_pool_decides_whether_a_block_is_kept_returned_shared_or_drained() {
         accepted: None,
         ..target(true, &[])
     };
-    assert_eq!(use_of(&gone, inside, false), Desired::Drain);
+    assert_eq!(desired(&gone, inside, false), Desired::Drain);
 }
 
 #[test]

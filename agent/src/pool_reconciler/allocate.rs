@@ -199,7 +199,7 @@ impl PoolReconciler {
         for _ in 0..2 {
             let block: Option<IpBlock> = target.api.get(&name).await.map_err(|e| {
                 self.context
-                    .unanswered(format_args!("who has the block of {ip}"), &e.into())
+                    .unanswered(format_args!("which node has the block of {ip}"), &e.into())
             })?;
             match block {
                 Some(block) if block.spec.pool != self.context.pool.as_str() => {
@@ -237,7 +237,7 @@ impl PoolReconciler {
         let claimed = self.claims.claim_block(&mut self.blocks, target, cidr).await;
         let claimed = claimed.map_err(|e| {
             self.context
-                .unanswered(format_args!("who has the block of {ip}"), &e)
+                .unanswered(format_args!("which node has the block of {ip}"), &e)
         })?;
         match claimed {
             Claimed::Yes => Ok(true),

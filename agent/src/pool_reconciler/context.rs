@@ -244,17 +244,17 @@ impl PoolContext {
 
     /// The error for the runtime if no block can be claimed.
     pub(super) fn failed(&self, failure: &ReconcileError) -> Error {
-        let what = "no address is free in this node's blocks, and no block can be had";
+        let what = "no address is free in this node's blocks, and no block can be claimed";
         self.failed_to(what, failure)
     }
 
-    /// The error for the runtime if the API server does not answer the question `what`, which nothing else can answer.
+    /// The error for the runtime if the API server does not answer and nothing else knows `what`.
     pub(super) fn unanswered(&self, what: impl Display, failure: &ReconcileError) -> Error {
-        self.failed_to(format_args!("{what} is for the API server alone to say"), failure)
+        self.failed_to(format_args!("only the API server knows {what}"), failure)
     }
 
     pub(super) fn address_unknown(&self, ip: IpAddr, failure: &ReconcileError) -> Error {
-        self.unanswered(format_args!("who has {ip}"), failure)
+        self.unanswered(format_args!("which pod has {ip}"), failure)
     }
 
     fn failed_to(&self, what: impl Display, failure: &ReconcileError) -> Error {

@@ -126,7 +126,7 @@ impl PoolReconciler {
         let age = self.context.agent.config.confirm_every();
         self.context.agent.refresh_node(api, age).await.map_err(|e| {
             self.context
-                .unanswered("whether the cluster has this node still", &e)
+                .unanswered("whether the cluster still has this node", &e)
         })?;
         let target = self.context.target(api).map_err(|e| self.context.failed(&e))?;
         let accepted = self.require_open(&target)?;
@@ -189,7 +189,7 @@ impl PoolReconciler {
         request: &Request,
     ) -> Result<(), Error> {
         let names = self.blocks.file_mut().namespaces(&target.api, accepted).await;
-        let names = names.map_err(|e| self.context.unanswered("which namespaces it is for", &e))?;
+        let names = names.map_err(|e| self.context.unanswered("which namespaces the pool selects", &e))?;
         let (Some(names), Some(_)) = (names, &request.attachment) else {
             return Ok(());
         };
@@ -204,7 +204,7 @@ impl PoolReconciler {
                     .await;
                 now.map_err(|e| {
                     self.context
-                        .unanswered("whether it is for the pod's namespace", &e)
+                        .unanswered("whether the pool selects the pod's namespace", &e)
                 })?
             };
             if selected {

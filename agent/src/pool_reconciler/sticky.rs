@@ -51,7 +51,7 @@ impl<'a> StickyAddresses<'a> {
         let there = self.api().pod(&pod.namespace, &pod.name).await;
         let name = format!("{}/{}", pod.namespace, pod.name);
         let there = there.map_err(|trouble| {
-            let why = "may be of a StatefulSet, and who keeps which address is known to the API server alone";
+            let why = "may be of a StatefulSet, and only the API server knows which pod keeps which address";
             Error::new(Code::API_UNREACHABLE, format!("pod {name} {why}: {trouble}"))
         })?;
         let again = |why: String| Err(Error::new(Code::TRY_AGAIN, why));
@@ -361,7 +361,7 @@ impl<'a> StickyAddresses<'a> {
                 self.context.agent.config.quarantines.unused.as_secs()
             ),
             Wait::Observation => format!(
-                "which cannot be heard; the address passes on if that stays so for {} s; try again then",
+                "which does not respond; the address passes on if that stays so for {} s; try again then",
                 self.context.agent.config.observation_interval.as_secs()
             ),
         };

@@ -98,7 +98,7 @@ impl Addresses {
         // The list includes other pools, which may have the same addresses.
         let taken: Vec<IpAddress> = scope.target.api.list("").await.map_err(|e| {
             self.context
-                .unanswered("which of its addresses are free", &e.into())
+                .unanswered("which addresses of the pool are free", &e.into())
         })?;
         let taken: IntervalSet = taken
             .iter()

@@ -55,7 +55,7 @@ pub struct Agent {
     pub blocks: Store<IpBlock>,
     /// The names of blocks to watch.
     watched_blocks: UnboundedSender<String>,
-    /// The wishes for addresses, as reported by watches.
+    /// The open requests for addresses, as reported by watches.
     pub demand: Demand,
     /// The metrics.
     pub metrics: Metrics,
@@ -213,19 +213,20 @@ impl Agent {
         &self,
         api: &Requests,
         kind: &str,
-        says: Option<NodeCondition>,
+        condition: Option<NodeCondition>,
     ) -> Result<(), ReconcileError> {
         let before = self.node_condition(kind);
-        let turned = before.map(|before| before.status) != says.as_ref().map(|says| says.status.clone());
-        api.patch_node_condition(&self.config.node, kind, says.as_ref(), turned)
+        let turned = before.map(|before| before.status)
+            != condition.as_ref().map(|condition| condition.status.clone());
+        api.patch_node_condition(&self.config.node, kind, condition.as_ref(), turned)
             .await?;
         let mut reading = self
             .reading
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(node) = reading.as_mut().and_then(|reading| reading.registration.as_mut()) {
-            match says {
-                Some(says) => node.conditions.insert(kind.to_owned(), says),
+            match condition {
+                Some(condition) => node.conditions.insert(kind.to_owned(), condition),
                 None => node.conditions.remove(kind),
             };
         }

@@ -8,7 +8,7 @@
 //! out may still take effect. So all blocks are listed again from time to time.
 //!
 //! The reported state may be old, as with any watch: a list is only as new as the newest block that is known. Code that acts upon
-//! it reads again or uses a precondition (`settle`).
+//! it reads again or uses a precondition (`pool_reconciler::reconcile_block`).
 
 use crate::agent::Agent;
 use crate::inputs::Source;

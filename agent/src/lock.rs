@@ -20,16 +20,16 @@ impl NodeLock {
         std::fs::create_dir_all(data_dir)?;
         let path = data_dir.join(".agent.lock");
         let file = OpenOptions::new().create(true).append(true).open(&path)?;
-        let mut told = false;
+        let mut is_logged = false;
         loop {
             match flock(&file, Share::Exclusive, Duration::ZERO) {
                 Ok(()) => return Ok(Self(file)),
                 Err(LockError::Held { .. }) => {}
                 Err(LockError::Io(e)) => return Err(e),
             }
-            if !told {
+            if !is_logged {
                 tracing::info!(file = %path.display(), "another agent runs on this node; waiting until it ends");
-                told = true;
+                is_logged = true;
             }
             tokio::time::sleep(Duration::from_millis(200)).await;
         }

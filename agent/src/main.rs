@@ -10,7 +10,7 @@ use clap::{Parser, Subcommand};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Claims blocks of addresses for this node, unless told to do something else.
+/// Claims blocks of addresses for this node, or runs a command.
 #[derive(Parser)]
 #[command(
     name = "rdmanet-agent",

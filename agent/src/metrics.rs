@@ -55,7 +55,7 @@ impl Metrics {
         all.register("blocks", "Blocks in this node's file", self.blocks.clone());
         all.register(
             "addresses_used",
-            "Addresses held by attachments of this node",
+            "Addresses that attachments of this node use",
             self.addresses.clone(),
         );
         all.register(

@@ -181,12 +181,12 @@ pub(crate) fn local_block(file: Option<&PoolFile>, name: &str) -> Option<LocalBl
 }
 
 /// The file's entry for a block.
-pub(crate) fn entry(name: &str, cidr: IpNetwork, held: LocalBlock) -> Block {
+pub(crate) fn entry(name: &str, cidr: IpNetwork, local: LocalBlock) -> Block {
     Block {
         name: name.to_owned(),
         cidr,
-        epoch: held.epoch,
-        state: match held.mode {
+        epoch: local.epoch,
+        state: match local.mode {
             Mode::Active => BlockState::Active,
             Mode::Draining => BlockState::Draining,
             Mode::Sharing => BlockState::Sharing,

@@ -62,7 +62,7 @@ pub struct PluginRequest {
     /// When the request arrived.
     pub asked: tokio::time::Instant,
     /// The version of the pool that the watch had reported when the request arrived.
-    pub told: u64,
+    pub pool_version: u64,
     /// The plugin has time left to wait until another node shares a block.
     pub waits: bool,
 }
@@ -72,7 +72,7 @@ pub struct PluginRequest {
 pub enum Response {
     /// The final answer.
     Reply(Reply),
-    /// Other nodes were asked to share addresses. The caller repeats the request this long after that wish has ended.
+    /// Other nodes were asked to share addresses. The caller repeats the request this long after the request to them has ended.
     RetryAfter(Duration),
 }
 

@@ -33,7 +33,7 @@ const SHARING_WAIT: f64 = 0.6;
 /// How often the agent checks for the pool while the first list of pools is not complete.
 const POLL: Duration = Duration::from_millis(50);
 
-/// How often a request is repeated if no wish ends meanwhile.
+/// How often a plugin request is repeated if no request for shared addresses ends meanwhile.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Finds the reconciler of a pool, and starts one for a pool that has none.
@@ -154,8 +154,8 @@ async fn reject_unknown(request: &Request, asked: Instant, agent: &Agent) -> Opt
     // Releases that a DEL left may be all that this node has of a pool.
     let releases = request.verb == Verb::Release && agent.stores.pools().contains(pool);
     let is_known = || {
-        let told = agent.pools.get(&ObjectRef::new(pool.as_str())).is_some();
-        releases || told || agent.stores.has_file(pool)
+        let is_watched = agent.pools.get(&ObjectRef::new(pool.as_str())).is_some();
+        releases || is_watched || agent.stores.has_file(pool)
     };
     let error = loop {
         if is_known() {
@@ -188,17 +188,17 @@ async fn ask_reconciler(
     }
     let reconciler = reconcilers(&request.pool);
     let pool = agent.pools.get(&ObjectRef::new(request.pool.as_str()));
-    let told = pool.map_or(0, |pool| version_number(&*pool));
+    let pool_version = pool.map_or(0, |pool| version_number(&*pool));
     let last = asked + request.within().mul_f64(SHARING_WAIT);
     loop {
-        // Subscribed before the request is sent, so that no end of a wish is missed.
+        // Subscribed before the request is sent, so that the end of no such request is missed.
         let ends = agent.demand.ended();
         let (answer, receiver) = oneshot::channel();
         let question = PluginRequest {
             request: request.clone(),
             answer,
             asked,
-            told,
+            pool_version,
             waits: Instant::now() < last,
         };
         let sent = reconciler

@@ -88,7 +88,7 @@ pub struct LocalBlock {
 /// The use of a block according to the node's store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Usage {
-    /// Addresses held by leases.
+    /// Addresses that leases have.
     pub leased: u64,
     /// The leased addresses that have no object of their own.
     pub unpublished: u64,

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 pub enum Error {
     /// No sign of any distribution.
     #[error(
-        "cannot tell what kind of node this is: {} has no sign of kubeadm, k3s, RKE2, MicroK8s, k0s, OpenShift or Talos. \
+        "cannot find out what kind of node this is: {} has no sign of kubeadm, k3s, RKE2, MicroK8s, k0s, OpenShift or Talos. \
          Mount the node's root directory there, or set --distribution (RDMANET_DISTRIBUTION) or --bin-dir \
          (RDMANET_CNI_BIN_DIR)",
         .host.display()
@@ -131,7 +131,7 @@ pub enum Error {
     #[error("{}", in_use(.0))]
     InUse(Vec<Use>),
     /// Whether pods need the plugins is unknown.
-    #[error("cannot tell which pods use rdmanet: {what}. Nothing was removed")]
+    #[error("cannot find out which pods use rdmanet: {what}. Nothing was removed")]
     Unseen {
         /// What cannot be read, and why.
         what: String,

@@ -142,18 +142,18 @@ impl ConditionWriter {
         api: &Requests,
         status: Option<LinkStatus>,
     ) -> Result<bool, ReconcileError> {
-        let told = || agent.node_condition(kind::LINKS_READY);
+        let current = || agent.node_condition(kind::LINKS_READY);
         // Only this agent writes the condition.
-        if status.is_none() && self.asked && told().is_none() {
+        if status.is_none() && self.asked && current().is_none() {
             return Ok(false);
         }
         agent.refresh_node(api, agent.config.confirm_every()).await?;
         self.asked = true;
-        let wanted = wanted(&agent.config.links, status, told().is_some());
+        let wanted = wanted(&agent.config.links, status, current().is_some());
         if agent
             .identity()
             .is_none_or(|me| matches!(me, NodeIdentity::Gone(_)))
-            || told() == wanted
+            || current() == wanted
         {
             return Ok(false);
         }

@@ -76,7 +76,7 @@ fn the_active_port_of_a_bond_is_read() {
         LinkInfo::Kind(InfoKind::Bond),
         LinkInfo::Data(InfoData::Bond(vec![InfoBond::ActivePort(5)])),
     ]));
-    assert_eq!(read(&told, &LinkScope::Rdma), Some(bond(Some(5))));
+    assert_eq!(read(&bond_message, &LinkScope::Rdma), Some(bond(Some(5))));
 }
 
 #[test]
@@ -131,9 +131,9 @@ fn a_repeated_link_state_is_no_change() {
 fn a_link_set_down_by_an_administrator_causes_no_event() {
     let infiniband = LinkLayerType::Infiniband;
     let up = read(&message("ib0", infiniband, None, true), &LinkScope::Rdma).unwrap();
-    let mut told = message("ib0", infiniband, None, false);
-    told.header.flags = LinkFlags::empty();
-    let down = read(&told, &LinkScope::Rdma).unwrap();
+    let mut down_message = message("ib0", infiniband, None, false);
+    down_message.header.flags = LinkFlags::empty();
+    let down = read(&down_message, &LinkScope::Rdma).unwrap();
     assert_eq!(notes(&up, &down), []);
 }
 

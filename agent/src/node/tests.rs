@@ -78,14 +78,14 @@ fn file(blocks: &[&str]) -> PoolFile {
         boot_id: KernelClock.boot_id().unwrap(),
         quarantine: Duration::from_secs(600),
     };
-    let held = LocalBlock {
+    let local = LocalBlock {
         epoch: 1,
         mode: Mode::Active,
     };
     PoolFile {
         blocks: blocks
             .iter()
-            .map(|cidr| entry(&format!("block-{cidr}"), cidr.parse().unwrap(), held))
+            .map(|cidr| entry(&format!("block-{cidr}"), cidr.parse().unwrap(), local))
             .collect(),
         ..small_pool().file(&writer, None, ipam::pool::Counters::default())
     }

@@ -259,8 +259,8 @@ impl Claims {
             return Ok(None);
         };
         let file = self.context.file().await?;
-        let settled = |file: PoolFile| file.blocks.iter().any(|block| block.cidr == cidr.network());
-        if layout.has(cidr) && !file.is_some_and(settled) {
+        let is_in_file = |file: PoolFile| file.blocks.iter().any(|block| block.cidr == cidr.network());
+        if layout.has(cidr) && !file.is_some_and(is_in_file) {
             return Ok(Some(cidr));
         }
         self.doubtful.remove(&family);
@@ -383,7 +383,7 @@ impl Claims {
         };
         let now = block_record(&block);
         blocks.known_mut().note(name, Some(block));
-        let mode = |file: Option<PoolFile>| local_block(file.as_ref(), name).map(|held| held.mode);
+        let mode = |file: Option<PoolFile>| local_block(file.as_ref(), name).map(|local| local.mode);
         let before = self.context.file().await?;
         if now.owner != *me || now.phase != Phase::Active || mode(before).is_some() {
             return Ok(Attempt::Taken);

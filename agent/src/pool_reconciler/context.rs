@@ -52,7 +52,7 @@ pub(super) struct Target {
 pub(super) struct PendingRequest {
     pub(super) since: Instant,
     /// The version of the pool that was known when the request arrived.
-    pub(super) told: u64,
+    pub(super) pool_version: u64,
 }
 
 /// A plugin request that is being answered, with the state of the pool that was read for it.
@@ -197,7 +197,7 @@ impl PoolContext {
                 ifname: IfName::try_from(asked.ifname).ok()?,
             })
         });
-        let unheld = self.agent.stores.with(&self.pool, move |store| {
+        let is_unleased = self.agent.stores.with(&self.pool, move |store| {
             let Some(locked) = store.enter_existing()? else {
                 return Ok(true);
             };
@@ -208,7 +208,7 @@ impl PoolContext {
                 .map_or(Ok(()), |owner| locked.end_asking(&owner))
                 .map(|()| true)
         });
-        Ok(unheld.await?)
+        Ok(is_unleased.await?)
     }
 
     /// The object that binds `ip` to the claimant.

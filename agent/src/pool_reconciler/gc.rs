@@ -311,17 +311,19 @@ impl GarbageCollector {
                     None => Ok(false),
                 }
             });
-            let held = holds.await?;
-            if held {
+            let is_leased = holds.await?;
+            if is_leased {
                 kept &= self.context.rebind(api, me, &address).await?;
             }
-            if held || released.iter().any(|released| released.ip == ip) {
+            if is_leased || released.iter().any(|released| released.ip == ip) {
                 self.suspects.addresses.remove(&key);
                 continue;
             }
             seen.insert(key.clone());
             let suspected = suspected_for(&mut self.suspects.addresses, &key);
-            if suspected >= self.context.agent.config.observation_interval && self.free_address(api, &address, ip).await? {
+            if suspected >= self.context.agent.config.observation_interval
+                && self.free_address(api, &address, ip).await?
+            {
                 self.suspects.addresses.remove(&key);
             }
         }
@@ -335,11 +337,11 @@ impl GarbageCollector {
         address: &IpAddress,
         ip: IpAddr,
     ) -> Result<bool, ReconcileError> {
-        let unheld = self
+        let is_unleased = self
             .context
             .end_pending(ip, address.spec.attachment.clone())
             .await?;
-        if unheld && api.release_address(address).await? != WriteResult::Conflict {
+        if is_unleased && api.release_address(address).await? != WriteResult::Conflict {
             let evidence = "no lease of this node has it, twice";
             tracing::warn!(pool = %self.context.pool, %ip, evidence, attachment = ?address.spec.attachment, "released an address object without a lease");
             self.context.agent.metrics.freed(&self.context.pool);

@@ -24,13 +24,13 @@ struct KnownBlock {
 pub(super) const WATCH_LAG: Duration = Duration::from_secs(10);
 
 impl KnownBlock {
-    /// Whether this state may be newer than that of the watch, which has reported version `told`. If the watch does not have the
+    /// Whether this state may be newer than that of the watch, which has reported the version `watched`. If the watch does not have the
     /// block, either the block was written a moment ago or it has been deleted since. An entry that is forgotten too early only
     /// costs another request.
-    fn is_news(&self, told: Option<u64>, age: Duration) -> bool {
-        match (told, &self.block) {
-            (Some(told), Some(_)) => told < self.version,
-            (Some(told), None) => told <= self.version,
+    fn is_news(&self, watched: Option<u64>, age: Duration) -> bool {
+        match (watched, &self.block) {
+            (Some(watched), Some(_)) => watched < self.version,
+            (Some(watched), None) => watched <= self.version,
             (None, Some(_)) => age < WATCH_LAG,
             (None, None) => false,
         }
@@ -55,13 +55,14 @@ impl KnownBlocks {
     /// The blocks of this pool with this node's name, each in the newest version that is known.
     pub(super) fn all(&self) -> BTreeMap<String, IpBlock> {
         let of_pool = |block: &Arc<IpBlock>| block.spec.pool == self.context.pool.as_str();
-        let told = self.context.agent.blocks.state().into_iter().filter(of_pool);
-        let mut blocks: BTreeMap<String, IpBlock> =
-            told.map(|block| (block.name_any(), (*block).clone())).collect();
+        let watched = self.context.agent.blocks.state().into_iter().filter(of_pool);
+        let mut blocks: BTreeMap<String, IpBlock> = watched
+            .map(|block| (block.name_any(), (*block).clone()))
+            .collect();
         for (name, noted) in &self.written {
             if blocks
                 .get(name)
-                .is_some_and(|told| version_number(told) > noted.version)
+                .is_some_and(|watched| version_number(watched) > noted.version)
             {
                 continue;
             }
@@ -75,7 +76,7 @@ impl KnownBlocks {
 
     /// Forgets the noted blocks that the watch has reported by now.
     pub(super) fn forget_reported(&mut self) {
-        let told: HashMap<String, u64> = self
+        let watched: HashMap<String, u64> = self
             .context
             .agent
             .blocks
@@ -84,7 +85,7 @@ impl KnownBlocks {
             .map(|block| (block.name_any(), version_number(&**block)))
             .collect();
         self.written
-            .retain(|name, noted| noted.is_news(told.get(name).copied(), noted.at.elapsed()));
+            .retain(|name, noted| noted.is_news(watched.get(name).copied(), noted.at.elapsed()));
     }
 
     pub(super) fn note(&mut self, name: &str, block: Option<IpBlock>) {
@@ -92,14 +93,14 @@ impl KnownBlocks {
             self.context.agent.watch_block(name);
         }
         let before = self.written.get(name).map_or(0, |noted| noted.version);
-        let told = self
+        let watched = self
             .context
             .agent
             .blocks
             .get(&ObjectRef::new(name))
             .map_or(0, |block| version_number(&*block));
         let noted = KnownBlock {
-            version: block.as_ref().map_or_else(|| told.max(before), version_number),
+            version: block.as_ref().map_or_else(|| watched.max(before), version_number),
             block,
             at: Instant::now(),
         };

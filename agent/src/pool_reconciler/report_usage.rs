@@ -26,8 +26,8 @@ const NOTES_A_SECOND: f64 = 100.0;
 /// The last report of each block.
 #[derive(Default)]
 pub(super) struct Reports {
-    told: HashMap<String, BlockReport>,
-    /// The spec to which the generations in `told` belong. After a restore of etcd another spec may have the same generation.
+    last: HashMap<String, BlockReport>,
+    /// The spec to which the generations in `last` belong. After a restore of etcd another spec may have the same generation.
     spec: Option<IpPoolSpec>,
     /// A generation of the pool, and when this node should note it.
     turn: Option<(i64, Instant)>,
@@ -63,14 +63,16 @@ impl Reports {
     /// Forgets all reports if they belong to another spec.
     fn forget_unless(&mut self, spec: &IpPoolSpec) {
         if self.spec.as_ref() != Some(spec) {
-            self.told.clear();
+            self.last.clear();
             self.spec = Some(spec.clone());
         }
     }
 
     /// Whether the last report of block `name` has this generation.
     fn has_noted(&self, name: &str, generation: i64) -> bool {
-        self.told.get(name).is_some_and(|told| told.noted == generation)
+        self.last
+            .get(name)
+            .is_some_and(|report| report.noted == generation)
     }
 
     /// When this node should write `observedGeneration` for this generation of the pool.
@@ -93,8 +95,8 @@ impl Reports {
 
     /// The request for block `name` failed, so the API server may be overloaded: draws a new turn.
     fn postpone(&mut self, name: &str, blocks: i64, now: Instant) {
-        if let Some(told) = self.told.get_mut(name) {
-            told.turn = None;
+        if let Some(report) = self.last.get_mut(name) {
+            report.turn = None;
         }
         if let Some((_, turn)) = &mut self.turn {
             *turn = now + wait(blocks, fastrand::f64());
@@ -181,7 +183,7 @@ impl UsageReporter {
             accepted,
             generation: file.generation,
         };
-        self.reports.told.retain(|name, _| blocks.contains_key(name));
+        self.reports.last.retain(|name, _| blocks.contains_key(name));
         self.reports.forget_unless(&accepted.spec);
         let mine =
             |block: &IpBlock| block_record(block).owner == me && block.spec.state != BlockState::Shared;
@@ -218,17 +220,17 @@ impl UsageReporter {
             generation,
         } = scope;
         let now = Instant::now();
-        let turn = match self.reports.told.get_mut(name) {
-            Some(told) if told.noted == generation => {
+        let turn = match self.reports.last.get_mut(name) {
+            Some(report) if report.noted == generation => {
                 // The controller chooses from these reports which node should share.
                 let is_full = |used| free(accepted, cidr_of(block), used) == 0;
-                let misleads = target.has_shortage && is_full(used) && !is_full(told.used);
+                let misleads = target.has_shortage && is_full(used) && !is_full(report.used);
                 let every = if misleads {
                     Duration::ZERO
                 } else {
                     self.context.agent.config.block_report_interval(target.blocks)
                 };
-                told.turn(used, every, target.blocks, now)
+                report.turn(used, every, target.blocks, now)
             }
             _ => Some(self.reports.turn_to_note(generation, target.blocks, now)),
         };
@@ -256,13 +258,13 @@ impl UsageReporter {
         };
         if let WriteResult::Applied(after) = scope.target.api.update_status(block, &status).await? {
             reconciler.known_mut().note(name, Some(after));
-            let told = BlockReport {
+            let report = BlockReport {
                 at: Instant::now(),
                 used,
                 noted: generation,
                 turn: None,
             };
-            self.reports.told.insert(name.to_owned(), told);
+            self.reports.last.insert(name.to_owned(), report);
         }
         Ok(())
     }

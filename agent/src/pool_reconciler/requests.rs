@@ -84,21 +84,21 @@ impl PoolReconciler {
         let PluginRequest {
             request,
             asked,
-            told,
+            pool_version,
             waits,
             ..
         } = request;
         let pending = (request.verb != Verb::Status).then_some(PendingRequest {
             since: asked.into_std(),
-            told: *told,
+            pool_version: *pool_version,
         });
         let error = match Box::pin(self.serve(api, request, pending)).await {
             Ok(reply) => return Response::Reply(reply),
             Err(error) => error,
         };
         let attachment = request.attachment.as_ref().map(|asked| asked.owner.to_string());
-        let is_wished = |family: &Family| self.sharing.is_requested(*family);
-        if *waits && error.code == Code::TRY_AGAIN && request.families.iter().any(is_wished) {
+        let is_requested = |family: &Family| self.sharing.is_requested(*family);
+        if *waits && error.code == Code::TRY_AGAIN && request.families.iter().any(is_requested) {
             tracing::debug!(pool = %self.context.pool, attachment, error = %error.msg, "waiting for a shared block");
             return Response::RetryAfter(self.apart());
         }
@@ -314,8 +314,8 @@ impl PoolReconciler {
     }
 
     async fn resting(&self) -> u64 {
-        let held = self.context.holdings(&self.blocks.known().all()).await;
-        held.map_or(0, |(_, usage)| usage.values().map(|used| used.resting).sum())
+        let holdings = self.context.holdings(&self.blocks.known().all()).await;
+        holdings.map_or(0, |(_, usage)| usage.values().map(|used| used.resting).sum())
     }
 
     /// Publishes an Event on the pod, where users look first. It is published in the background.

@@ -40,8 +40,8 @@ impl Sharing {
         };
         let request = serde_json::json!({ key: now() });
         match self.context.request(&scope.target.api, request).await {
-            Ok(told) => {
-                if let WriteResult::Applied(pool) = told {
+            Ok(written) => {
+                if let WriteResult::Applied(pool) = written {
                     self.requested = Some((version_number(&pool), Instant::now()));
                 }
                 tracing::info!(pool = %self.context.pool, "requested a shared block: no address is free on this node");
@@ -59,9 +59,10 @@ impl Sharing {
         };
         // The watch may not have reported this node's own request yet.
         let news =
-            |(told, at): (u64, Instant)| told > version_number(&*pool) && at.elapsed() < REQUEST_STANDS;
-        let told = pool.status.as_ref().and_then(|status| status.short_since(family));
-        let recent = told.is_some_and(|told| now().0.duration_since(told.0).unsigned_abs() < REQUEST_STANDS);
+            |(version, at): (u64, Instant)| version > version_number(&*pool) && at.elapsed() < REQUEST_STANDS;
+        let since = pool.status.as_ref().and_then(|status| status.short_since(family));
+        let recent =
+            since.is_some_and(|since| now().0.duration_since(since.0).unsigned_abs() < REQUEST_STANDS);
         recent || self.requested.is_some_and(news)
     }
 
@@ -94,7 +95,7 @@ impl Sharing {
         let Some(pool) = self.context.pool_object() else {
             return false;
         };
-        let is_news = pending.is_none_or(|pending| version_number(&*pool) > pending.told);
+        let is_news = pending.is_none_or(|pending| version_number(&*pool) > pending.pool_version);
         let status = pool.status.clone().unwrap_or_default();
         let mut conditions = status.conditions.iter();
         let holds = conditions.any(|condition| condition.type_ == EXHAUSTED && condition.status == "True");

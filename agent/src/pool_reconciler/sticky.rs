@@ -293,8 +293,8 @@ impl<'a> StickyAddresses<'a> {
         let same_pod = ours == theirs;
         // A pod is bound to its node by name. So a pod of this node's earlier registration is on this node now.
         if spec.node == *me || (spec.node.node == me.node && same_pod) {
-            let unheld = self.context.end_pending(ip, spec.attachment.clone()).await?;
-            return Ok(AddressUse::Local { leased: !unheld });
+            let is_unleased = self.context.end_pending(ip, spec.attachment.clone()).await?;
+            return Ok(AddressUse::Local { leased: !is_unleased });
         }
         let node = self.api().registration(&spec.node.node).await?;
         Ok(AddressUse::Remote {

@@ -53,29 +53,29 @@ pub fn conditions(node: &Node) -> BTreeMap<String, NodeCondition> {
         .iter()
         .flat_map(|status| status.conditions.iter().flatten());
     all.map(|one| {
-        let says = NodeCondition {
+        let condition = NodeCondition {
             status: one.status.clone(),
             reason: one.reason.clone().unwrap_or_default(),
             message: one.message.clone().unwrap_or_default(),
         };
-        (one.type_.clone(), says)
+        (one.type_.clone(), condition)
     })
     .collect()
 }
 
 /// The patch that sets or deletes one condition and leaves all others alone. The API server keeps members that are absent
 /// from the patch, such as the time of the last transition.
-fn condition_patch(kind: &str, says: Option<&NodeCondition>, turned: bool) -> serde_json::Value {
-    let mut condition = match says {
+fn condition_patch(kind: &str, condition: Option<&NodeCondition>, turned: bool) -> serde_json::Value {
+    let mut patched = match condition {
         None => serde_json::json!({ "type": kind, "$patch": "delete" }),
-        Some(says) => serde_json::json!({
-            "type": kind, "status": says.status, "reason": says.reason, "message": says.message, "lastHeartbeatTime": now(),
+        Some(condition) => serde_json::json!({
+            "type": kind, "status": condition.status, "reason": condition.reason, "message": condition.message, "lastHeartbeatTime": now(),
         }),
     };
-    if turned && says.is_some() {
-        condition["lastTransitionTime"] = serde_json::json!(now());
+    if turned && condition.is_some() {
+        patched["lastTransitionTime"] = serde_json::json!(now());
     }
-    serde_json::json!({ "status": { "conditions": [condition] } })
+    serde_json::json!({ "status": { "conditions": [patched] } })
 }
 
 impl Requests {
@@ -111,7 +111,7 @@ impl Requests {
         &self,
         name: &str,
         kind: &str,
-        says: Option<&NodeCondition>,
+        condition: Option<&NodeCondition>,
         turned: bool,
     ) -> Result<(), ApiError> {
         let what = request::<Node>("PATCH", &format!("{name}/status"));
@@ -119,7 +119,7 @@ impl Requests {
             field_manager: Some(MANAGER.to_owned()),
             ..PatchParams::default()
         };
-        let patch = Patch::Strategic(condition_patch(kind, says, turned));
+        let patch = Patch::Strategic(condition_patch(kind, condition, turned));
         let api = self.all::<Node>();
         match self.send(&what, api.patch_status(name, &params, &patch)).await? {
             Ok(_) => Ok(()),

@@ -220,7 +220,7 @@ impl Leader {
     }
 }
 
-/// The condition Serving: whether addresses are allocated. `ready` tells whether the current spec is in force. Tools that
+/// The condition Serving: whether addresses are allocated. `ready` states whether the current spec is in force. Tools that
 /// wait for `Ready` (kubectl, Flux, Argo CD, Helm) must not treat an edit without effect as done. Serving shows that
 /// pods still get addresses.
 fn serving(in_force: bool, ready: &ConditionState) -> ConditionState {

@@ -42,7 +42,7 @@ fn a_netns_that_cannot_be_entered_prevents_removal() {
     host.install().worked();
     let bare = format!("{POD}exec setpriv --bounding-set=-all,+dac_override --inh-caps=-all \"$@\"");
     host.mounted("uninstall", &bare).refused_with(&[
-        "cannot tell which pods use rdmanet",
+        "cannot find out which pods use rdmanet",
         "run/netns/pod",
         "CAP_SYS_ADMIN",
     ]);

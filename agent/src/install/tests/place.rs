@@ -98,8 +98,8 @@ fn a_replaced_foreign_program_is_kept_and_restored_by_the_uninstallation() {
     node.write("/opt/cni/bin/cni-ipoib", "mine");
     let mut wanted = node.wanted("0.1.0");
     wanted.replace_foreign = true;
-    let output = output_of(|out| install(&wanted, out)).unwrap();
-    assert_says(&output, "cni-ipoib.foreign");
+    let said = output_of(|out| install(&wanted, out)).unwrap();
+    assert_says(&said, "cni-ipoib.foreign");
     assert_eq!(node.read("/opt/cni/bin/cni-ipoib"), program("cni-ipoib", "0.1.0"));
     assert_eq!(node.read("/opt/cni/bin/cni-ipoib.foreign"), "mine");
     node.install("0.2.0").unwrap();
@@ -123,8 +123,8 @@ fn a_plugin_that_does_not_run_does_not_replace_an_installed_plugin() {
     ] {
         let wanted = node.wanted("0.2.0");
         fs::write(wanted.plugins.join("cni-ipoib"), broken).unwrap();
-        let output = refusal(output_of(|out| install(&wanted, out)));
-        assert_says(&output, "cni-ipoib was written to");
+        let said = refusal(output_of(|out| install(&wanted, out)));
+        assert_says(&said, "cni-ipoib was written to");
         for name in PLUGINS {
             assert_eq!(node.read(&format!("{BIN}/{name}")), program(name, "0.1.0"));
         }
@@ -137,8 +137,8 @@ fn an_image_without_a_valid_rdma_ipam_is_rejected() {
     let node = Node::usual();
     let wanted = node.wanted("0.1.0");
     fs::write(wanted.plugins.join("rdma-ipam"), "something else").unwrap();
-    let output = refusal(output_of(|out| install(&wanted, out)));
-    assert_says(&output, "this is not rdma-ipam of rdmanet");
+    let said = refusal(output_of(|out| install(&wanted, out)));
+    assert_says(&said, "this is not rdma-ipam of rdmanet");
     fs::remove_file(wanted.plugins.join("rdma-ipam")).unwrap();
     assert_says(
         &refusal(output_of(|out| install(&wanted, out))),
@@ -219,8 +219,8 @@ fn a_peer_name_is_upgraded_and_removed_with_the_plugins() {
         "ipoib 0.2.0 installed (was 0.1.0)",
     );
     assert_eq!(node.read("/opt/cni/bin/ipoib"), program("cni-ipoib", "0.2.0"));
-    let output = output_of(|out| uninstall(&node.removal_of_a_whole_node(), out)).unwrap();
-    assert_says(&output, "ipoib 0.2.0 removed");
+    let said = output_of(|out| uninstall(&node.removal_of_a_whole_node(), out)).unwrap();
+    assert_says(&said, "ipoib 0.2.0 removed");
     assert_eq!(node.names(BIN), ["loopback"]);
 }
 
@@ -234,12 +234,9 @@ fn a_foreign_plugin_under_a_peer_name_is_never_replaced() {
             replace_foreign,
             ..node.wanted("0.1.0")
         };
-        let output = refusal(output_of(|out| install(&wanted, out)));
-        assert_says(
-            &output,
-            "/opt/cni/bin/ipoib is there already and is not rdmanet's",
-        );
-        assert_says(&output, "take ipoib out of --peer-names");
+        let said = refusal(output_of(|out| install(&wanted, out)));
+        assert_says(&said, "/opt/cni/bin/ipoib is there already and is not rdmanet's");
+        assert_says(&said, "take ipoib out of --peer-names");
         assert_eq!(node.names(BIN), ["ipoib", "loopback"], "nothing was installed");
     }
     node.install("0.1.0").unwrap();

@@ -63,9 +63,9 @@ fn a_lease_prevents_the_uninstallation_and_the_error_names_its_pod() {
         let node = Node::installed();
         node.lease(store, "training/worker-3");
         node.write("/run/rdmanet/attachments/rail0/c1@net1", "");
-        let output = refusal(node.uninstall());
-        assert_says(&output, "training/worker-3: net1 of network rail0, container c1");
-        assert!(!output.contains("a pod:"), "printed twice: {output}");
+        let said = refusal(node.uninstall());
+        assert_says(&said, "training/worker-3: net1 of network rail0, container c1");
+        assert!(!said.contains("a pod:"), "named twice: {said}");
         assert_kept(&node);
     }
 }
@@ -97,8 +97,8 @@ fn a_forced_uninstallation_warns_about_pods_that_use_the_plugins() {
     node.write("/run/rdmanet/attachments/rail0/c1@net1", "");
     let mut removal = node.removal();
     removal.force = true;
-    let output = output_of(|out| uninstall(&removal, out)).unwrap();
-    assert_says(&output, "warning: in use by a pod: net1 of network rail0");
+    let said = output_of(|out| uninstall(&removal, out)).unwrap();
+    assert_says(&said, "warning: in use by a pod: net1 of network rail0");
     assert_eq!(node.names(BIN), ["loopback"]);
 }
 
@@ -106,9 +106,9 @@ fn a_forced_uninstallation_warns_about_pods_that_use_the_plugins() {
 fn the_uninstallation_is_rejected_if_the_node_directories_are_not_mounted() {
     let node = Node::usual();
     node.install("0.1.0").unwrap();
-    let output = refusal(node.uninstall());
-    assert_says(&output, "cannot tell which pods use rdmanet");
-    assert_says(&output, "is it mounted?");
+    let said = refusal(node.uninstall());
+    assert_says(&said, "cannot find out which pods use rdmanet");
+    assert_says(&said, "is it mounted?");
     assert_kept(&node);
     for dir in [ipam::config::DATA_DIR, "/run/rdmanet", "/run/netns"] {
         fs::create_dir_all(node.at(dir)).unwrap();

@@ -76,22 +76,22 @@ impl Addresses {
         let Some(layout) = scope.accepted.layout(family) else {
             return Ok(IntervalSet::default());
         };
-        let told = self
+        let pool_version = self
             .context
             .pool_object()
             .map_or(0, |pool| version_number(&*pool));
         let view = self.shared.as_ref();
-        if let Some(free) = view.and_then(|view| view.guess(layout, told, Instant::now())) {
+        if let Some(free) = view.and_then(|view| view.guess(layout, pool_version, Instant::now())) {
             return Ok(free);
         }
         let view = self
-            .list_shared(&scope.target.api, told)
+            .list_shared(&scope.target.api, pool_version)
             .await
             .map_err(|e| self.context.failed(&e))?;
         Ok(self.shared.insert(view).free(layout))
     }
 
-    async fn list_shared(&self, api: &Requests, told: u64) -> Result<View, ReconcileError> {
+    async fn list_shared(&self, api: &Requests, pool_version: u64) -> Result<View, ReconcileError> {
         let at = Instant::now();
         let fields = format!("spec.pool={},spec.state=Shared", self.context.pool);
         let blocks: Vec<IpBlock> = api.list(&fields).await?;
@@ -101,6 +101,12 @@ impl Addresses {
             // One list serves any number of shared blocks. If another pool has an address, the CREATE fails.
             there = api.list(&format!("spec.pool={}", self.context.pool)).await?;
         }
-        Ok(View::new(at, told, cells, there, &self.context.agent.config.node))
+        Ok(View::new(
+            at,
+            pool_version,
+            cells,
+            there,
+            &self.context.agent.config.node,
+        ))
     }
 }

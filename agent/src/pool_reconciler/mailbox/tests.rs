@@ -12,7 +12,7 @@ fn ask(verb: &str) -> (Message, oneshot::Receiver<Response>) {
         request,
         answer,
         asked: Instant::now(),
-        told: 0,
+        pool_version: 0,
         waits: false,
     };
     (Message::Request(Box::new(question)), receiver)
@@ -45,10 +45,10 @@ async fn plugin_requests_keep_their_order_and_start_no_round() {
 #[tokio::test]
 async fn a_release_is_answered_at_once_and_handled_in_the_next_round() {
     let (sender, mut mailbox) = mailbox();
-    let (release, mut answer) = ask("release");
+    let (release, mut response) = ask("release");
     sender.send(release).await.unwrap();
     assert_eq!(mailbox.receive().await, Received::Change);
-    assert!(matches!(answer.try_recv(), Ok(Response::Reply(Reply::Done))));
+    assert!(matches!(response.try_recv(), Ok(Response::Reply(Reply::Done))));
     assert!(mailbox.next_request().is_none());
     assert!(mailbox.has_change() && mailbox.begin_round());
     assert!(!mailbox.has_change() && !mailbox.begin_round());

@@ -55,12 +55,12 @@ fn a_worker_wakes_up_at_the_earliest_of_several_turns() {
 #[test]
 fn a_failed_report_gets_another_turn() {
     let again = |_| {
-        let (mut reports, mut report) = (Reports::default(), reported_long_ago());
+        let (mut reports, mut report) = (Reports::default(), old_report());
         let first = reports.turn_to_note(1, 10_000, report.at);
         report.turn(one(), Duration::ZERO, 10_000, report.at);
-        reports.told.insert("block".to_owned(), report);
+        reports.last.insert("block".to_owned(), report);
         reports.postpone("block", 10_000, first);
-        assert_eq!(reports.told["block"].turn, None);
+        assert_eq!(reports.last["block"].turn, None);
         reports
             .turn_to_note(1, 10_000, first)
             .duration_since(first)
@@ -97,7 +97,7 @@ fn one() -> Usage {
     }
 }
 
-fn reported_long_ago() -> BlockReport {
+fn old_report() -> BlockReport {
     BlockReport {
         at: Instant::now().checked_sub(Duration::from_secs(60)).unwrap(),
         used: Usage::default(),
@@ -111,7 +111,7 @@ fn reported_long_ago() -> BlockReport {
 #[test]
 fn a_change_on_every_node_is_reported_by_one_node_after_another() {
     let due = |blocks| {
-        let (mut report, now) = (reported_long_ago(), Instant::now());
+        let (mut report, now) = (old_report(), Instant::now());
         let mut turn = |used, every| report.turn(used, Duration::from_secs(every), blocks, now);
         assert_eq!(turn(Usage::default(), 30), None);
         assert_eq!(turn(one(), 90), None);

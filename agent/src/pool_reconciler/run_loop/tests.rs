@@ -21,7 +21,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 /// The reconciler of pool rail0, and the sender of its messages.
-struct Unanswered {
+struct Silent {
     agent: Arc<Agent>,
     sender: mpsc::Sender<Message>,
     listed: CancellationToken,
@@ -48,7 +48,7 @@ fn config(data_dir: &str) -> Config {
     Config::from_arg_matches(&command.get_matches_from(words)).unwrap()
 }
 
-impl Unanswered {
+impl Silent {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let config = config(dir.path().to_str().unwrap());
@@ -89,7 +89,7 @@ impl Unanswered {
             request,
             answer,
             asked: Instant::now() - ago,
-            told: 0,
+            pool_version: 0,
             waits: false,
         };
         self.sender
@@ -122,29 +122,29 @@ fn code(answer: Response) -> Code {
 
 #[tokio::test]
 async fn a_plugin_gets_an_error_in_time_while_a_round_hangs() {
-    let reconciler = Unanswered::new();
-    reconciler.listed.cancel();
+    let silent = Silent::new();
+    silent.listed.cancel();
     // The round has already begun.
     tokio::time::sleep(Duration::from_millis(100)).await;
     let begun = Instant::now();
-    let answer = reconciler.ask(all_but(1500)).await;
+    let answer = silent.ask(all_but(1500)).await;
     assert_eq!(code(answer.await.unwrap()), Code::API_UNREACHABLE);
     let took = begun.elapsed();
     assert!(took < LONG, "{took:?}");
     assert!(
-        !deaf.agent.metrics().contains("rdmanet_rounds_failed_total{"),
+        !silent.agent.metrics().contains("rdmanet_rounds_failed_total{"),
         "a round that was in the way has not failed"
     );
 }
 
 #[tokio::test]
 async fn plugins_that_wait_together_all_get_an_answer_in_time() {
-    let reconciler = Unanswered::new();
-    reconciler.listed.cancel();
+    let silent = Silent::new();
+    silent.listed.cancel();
     let begun = Instant::now();
     let mut answers = Vec::new();
     for _ in 0..10 {
-        answers.push(reconciler.ask(all_but(1500)).await);
+        answers.push(silent.ask(all_but(1500)).await);
     }
     for answer in answers {
         assert_eq!(code(answer.await.unwrap()), Code::API_UNREACHABLE);
@@ -155,20 +155,20 @@ async fn plugins_that_wait_together_all_get_an_answer_in_time() {
 
 #[tokio::test]
 async fn the_request_of_a_timed_out_plugin_is_skipped() {
-    let deaf = Deaf::new();
-    drop(deaf.ask(Duration::from_secs(6)).await);
-    deaf.told.cancel();
-    let last = deaf.ask(PLUGIN_LIMIT).await;
+    let silent = Silent::new();
+    drop(silent.ask(Duration::from_secs(6)).await);
+    silent.listed.cancel();
+    let last = silent.ask(PLUGIN_LIMIT).await;
     assert_eq!(code(last.await.unwrap()), Code::API_UNREACHABLE);
-    assert!(reconciler.says("rdmanet_plugin_requests_timed_out_total{pool=\"rail0\"} 1"));
-    assert!(reconciler.says("rdmanet_plugin_requests_total{pool=\"rail0\",verb=\"claim\",code=\"119\"} 1"));
+    assert!(silent.says("rdmanet_plugin_requests_timed_out_total{pool=\"rail0\"} 1"));
+    assert!(silent.says("rdmanet_plugin_requests_total{pool=\"rail0\",verb=\"claim\",code=\"119\"} 1"));
 }
 
 #[tokio::test]
 async fn a_plugin_that_calls_before_pools_are_listed_gets_an_error_in_time() {
-    let reconciler = Unanswered::new();
+    let silent = Silent::new();
     let begun = Instant::now();
-    let answer = reconciler.ask(all_but(300)).await;
+    let answer = silent.ask(all_but(300)).await;
     assert_eq!(code(answer.await.unwrap()), Code::API_UNREACHABLE);
     let took = begun.elapsed();
     assert!(took >= Duration::from_millis(200) && took < LONG, "{took:?}");
@@ -176,12 +176,12 @@ async fn a_plugin_that_calls_before_pools_are_listed_gets_an_error_in_time() {
 
 #[tokio::test]
 async fn a_stopped_worker_leaves_a_hanging_round_soon() {
-    let reconciler = Unanswered::new();
-    reconciler.listed.cancel();
+    let silent = Silent::new();
+    silent.listed.cancel();
     tokio::time::sleep(Duration::from_millis(50)).await;
     let begun = Instant::now();
-    reconciler.stop.cancel();
-    reconciler.worker.await.unwrap();
+    silent.stop.cancel();
+    silent.worker.await.unwrap();
     let took = begun.elapsed();
     assert!(took < LONG, "{took:?}");
 }

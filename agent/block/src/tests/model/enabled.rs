@@ -35,14 +35,14 @@ impl Scenario {
                     events.push(Event::Look(m));
                 }
                 if let Some(view) = view {
-                    let uses: &[Desired] = if self.one_owner {
+                    let desired_uses: &[Desired] = if self.one_owner {
                         &[Desired::Keep, Desired::Share]
                     } else if self.sharing {
                         &[Desired::Keep, Desired::Return, Desired::Share]
                     } else {
                         &[Desired::Keep, Desired::Drain, Desired::Return]
                     };
-                    events.extend(uses.iter().map(|desired| Event::Act(m, *desired)));
+                    events.extend(desired_uses.iter().map(|desired| Event::Act(m, *desired)));
                     if room && !machine.is_mute() {
                         self.request_events(world, view, m, events);
                     }

@@ -2,6 +2,7 @@
 //! Whichever request the kernel refuses, ADD leaves nothing. If the rollback fails too, DEL completes it.
 
 use common::cni::{Env, Streams, dispatch};
+use std::fs::File;
 use std::path::Path;
 use tests::fail::{Faults, Refuse};
 use tests::{Conf, Node, Pod, Value, json, traces::assert_same};
@@ -26,8 +27,23 @@ fn add(node: &Node, pod: &Pod<'_>, conf: &Conf, faults: &Faults) -> (u8, Value) 
         stdout: &mut stdout,
         stderr: std::io::sink(),
     };
-    let status = dispatch(&faults.plugin(&node.path("state")), "cni-ipoib", &env, streams);
+    let state = node.path("state");
+    let status = dispatch(&faults.plugin(&state), "cni-ipoib", &env, streams);
+    outlive_forks(&state.join("attachments").join(conf.text("name")));
     (status, serde_json::from_slice(&stdout).unwrap())
+}
+
+/// Waits until no process has a journal entry in `journal` locked.
+///
+/// ADD runs in this process. If another test of this process forks meanwhile, its child inherits the lock and has it until
+/// `execve`. A plugin is a process of its own, so no child of another thread can have its lock. GC skips a locked entry.
+fn outlive_forks(journal: &Path) {
+    for entry in std::fs::read_dir(journal).into_iter().flatten() {
+        let file = File::open(entry.unwrap().path()).unwrap();
+        file.lock().unwrap();
+        // Unlocks explicitly, because a child that was forked now has the file too.
+        file.unlock().unwrap();
+    }
 }
 
 fn network(node: &Node) -> Conf {

@@ -2,6 +2,7 @@
 //! The life of a cluster: nodes join, the cluster is idle, a pool is edited, pods start, the agents are updated.
 
 use crate::fleet::{BLOCK, Fleet, PATIENCE, POOL};
+use api::metrics::Served;
 use bench_kube::call::{Call, at_once};
 use bench_kube::gauge::{Gauges, Phase};
 use kube::api::{Patch, PatchParams};
@@ -157,7 +158,10 @@ impl Fleet<'_> {
     /// Waits until every agent has read pools and blocks and completed one round.
     async fn until_ready(&self) {
         let begun = Instant::now();
-        let ready = |agent: &agent::agent::Agent| agent.metrics.text().contains("rdmanet_blocks{");
+        let ready = |agent: &agent::agent::Agent| {
+            let served = Served::new("rdmanet-agent", |all| agent.metrics.register(all));
+            served.text().contains("rdmanet_blocks{")
+        };
         while !self.agents.iter().all(|agent| ready(agent)) {
             assert!(begun.elapsed() < PATIENCE, "not every agent is ready");
             tokio::time::sleep(Duration::from_millis(500)).await;

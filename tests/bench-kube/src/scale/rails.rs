@@ -4,6 +4,7 @@
 
 use crate::fleet::{BLOCK, Fleet, PATIENCE};
 use agent::links::condition::{kind, turn};
+use api::deadline::Deadline;
 use api::requests::NodeCondition;
 use bench_kube::gauge::{Gauges, Phase};
 use futures::future::join_all;
@@ -52,14 +53,15 @@ impl Fleet<'_> {
             let share = |of: usize| f64::from(u32::try_from(of).unwrap());
             let (agent, chance) = (&self.agents[i], share(i) / share(self.size));
             tokio::time::sleep(turn(agent.known_nodes(), chance)).await;
-            agent.refresh_node(LOOK).await.unwrap();
+            let api = agent.clients.requests(Deadline::background());
+            agent.refresh_node(&api, LOOK).await.unwrap();
             let lost = NodeCondition {
                 status: "False".to_owned(),
                 reason: "LinkDown".to_owned(),
                 message: "ib0 has no carrier: cable or switch port".to_owned(),
             };
             agent
-                .write_node_condition(kind::LINKS_READY, Some(lost))
+                .write_node_condition(&api, kind::LINKS_READY, Some(lost))
                 .await
                 .unwrap();
         };

@@ -23,7 +23,7 @@ fn at_every_request(fault: fn(usize) -> Fault, mut case: impl FnMut(usize) -> us
     let mut number = 0;
     while number < case(number) {
         number += 1;
-        assert!(number < 100, "{:?} never ends", fault(number));
+        assert!(number < 100, "{:?} does not end", fault(number));
     }
     number
 }
@@ -103,7 +103,7 @@ fn after_a_kill(fixture: &Fixture, after: impl Fn(&Fixture, &str)) {
 }
 
 /// A node whose IPAM plugin fails DEL while the file `dead` exists.
-fn mortal() -> Fixture {
+fn with_failing_del() -> Fixture {
     let result =
         json!({"cniVersion": "1.1.0", "ips": [{"address": "10.0.0.2/24"}, {"address": "fd00:1::2/64"}]});
     let script = format!(
@@ -114,24 +114,28 @@ fn mortal() -> Fixture {
 
 #[test]
 fn after_a_kill_at_any_step_del_finds_everything() {
-    after_a_kill(&mortal(), |fixture, case| fixture.del("c1").expect(case));
+    after_a_kill(&with_failing_del(), |fixture, case| {
+        fixture.del("c1").expect(case);
+    });
 }
 
 #[test]
 fn after_a_kill_at_any_step_del_without_netns_finds_everything() {
-    after_a_kill(&mortal(), |fixture, case| {
+    after_a_kill(&with_failing_del(), |fixture, case| {
         fixture.del_without_netns("c1").expect(case);
     });
 }
 
 #[test]
 fn after_a_kill_at_any_step_gc_finds_everything() {
-    after_a_kill(&mortal(), |fixture, case| fixture.gc(&["other"]).expect(case));
+    after_a_kill(&with_failing_del(), |fixture, case| {
+        fixture.gc(&["other"]).expect(case);
+    });
 }
 
 #[test]
 fn after_a_kill_at_any_step_and_the_pods_death_del_finds_everything() {
-    after_a_kill(&mortal(), |fixture, case| {
+    after_a_kill(&with_failing_del(), |fixture, case| {
         fixture.kernel.set().state.pod_dies();
         fixture.del_without_netns("c1").expect(case);
     });
@@ -139,7 +143,7 @@ fn after_a_kill_at_any_step_and_the_pods_death_del_finds_everything() {
 
 #[test]
 fn after_a_kill_at_any_step_another_add_succeeds() {
-    after_a_kill(&mortal(), |fixture, case| {
+    after_a_kill(&with_failing_del(), |fixture, case| {
         // If the kill hit only the announcement, the attachment is complete and its name is in use.
         if fixture.entry("c1").done {
             assert_eq!(fixture.add("c1").unwrap_err().code, Code::IFNAME_IN_USE, "{case}");
@@ -154,7 +158,7 @@ fn after_a_kill_at_any_step_another_add_succeeds() {
 
 #[test]
 fn a_refused_add_keeps_the_journal_entry_of_an_earlier_one() {
-    let fixture = mortal();
+    let fixture = with_failing_del();
     let before = fixture.kernel.state();
     fixture.kernel.fail(Fault::Every("delete"));
     fixture.kernel.set().carrier = false;
@@ -308,7 +312,7 @@ fn a_missing_ipam_plugin_is_reported_and_no_entry_is_written() {
     assert_eq!(error.code, Code::DELEGATE);
     let text = "ipam plugin \"nowhere\" is not in CNI_PATH";
     assert!(error.msg.starts_with(text), "{}", error.msg);
-    assert_eq!(error.details, "", "nothing was allocated that could be left");
+    assert_eq!(error.details, "", "ADD allocated no address that could remain");
     assert_clean(&fixture, &before, "missing plugin");
 }
 

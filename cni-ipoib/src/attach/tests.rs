@@ -82,7 +82,7 @@ impl Diary for Notes {
     }
 
     fn finish(&mut self) -> Result<(), Error> {
-        assert!(!self.made.is_empty(), "the links are written down before the end");
+        assert!(!self.made.is_empty(), "the links are recorded before the end");
         self.done.take().unwrap()
     }
 }
@@ -236,7 +236,7 @@ fn a_link_whose_name_the_host_uses_is_renamed_in_the_pod() {
         "look up net1 in Pod".to_owned(),
     ];
     assert_eq!(bench.log()[..5], expected);
-    assert_eq!(bench.kernel.state().host.len(), 2, "the host's own link stays");
+    assert_eq!(bench.kernel.state().host.len(), 2, "the host's own link remains");
 }
 
 #[test]

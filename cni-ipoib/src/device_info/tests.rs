@@ -134,7 +134,7 @@ fn a_device_info_file_must_be_in_the_directory_of_multus() {
         "k8s.cni.cncf.io/x",
     ] {
         let text = judge(file).unwrap_err().to_string();
-        let want = "want a file below /run/k8s.cni.cncf.io or /var/run/k8s.cni.cncf.io";
-        assert!(text.contains(file) && text.ends_with(want), "{text}");
+        let expected = "want a file below /run/k8s.cni.cncf.io or /var/run/k8s.cni.cncf.io";
+        assert!(text.contains(file) && text.ends_with(expected), "{text}");
     }
 }

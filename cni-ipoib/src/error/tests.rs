@@ -420,9 +420,9 @@ fn of_the_work() -> Vec<(Error, u32, &'static str, &'static str)> {
 #[test]
 fn every_error_has_its_code_its_message_and_its_cause() {
     for (error, code, msg, details) in table() {
-        let told = cni::Error::from(error);
+        let reported = cni::Error::from(error);
         assert_eq!(
-            (told.code.0, told.msg.as_str(), told.details.as_str()),
+            (reported.code.0, reported.msg.as_str(), reported.details.as_str()),
             (code, msg, details)
         );
     }
@@ -434,9 +434,9 @@ fn a_choice_that_only_lacks_carrier_has_the_code_of_carrier() {
         passed("ib0", "has no carrier", true),
         passed("ib1", "is on NUMA node 1, not 0", false),
     ];
-    let told = cni::Error::from(Error::NoMaster { passed });
+    let reported = cni::Error::from(Error::NoMaster { passed });
     let text = "no link of this node fits master: ib0 has no carrier; ib1 is on NUMA node 1, not 0";
-    assert_eq!((told.code.0, told.msg.as_str()), (102, text));
+    assert_eq!((reported.code.0, reported.msg.as_str()), (102, text));
 }
 
 #[test]

@@ -221,7 +221,7 @@ fn with_an_unreadable_state_directory_no_address_is_collected() {
     assert_eq!(
         fixture.ipam.verbs(),
         ["ADD"],
-        "whose addresses it may take is not known"
+        "the owners of the addresses are unknown"
     );
 }
 

@@ -66,7 +66,7 @@ fn a_parent_is_found_by_its_altname() {
     };
     let host = seen(&Node::with_ib0(), vec![link], json!({"master": "ibp59s0"})).unwrap();
     assert_eq!(host.master.name, "ib0");
-    assert!(host.port.is_some(), "sysfs is asked for the name");
+    assert!(host.port.is_some(), "the name comes from sysfs");
 }
 
 #[test]
@@ -85,14 +85,17 @@ fn a_child_of_a_child_is_created_on_the_root() {
 
 #[test]
 fn a_child_with_its_parent_in_another_namespace_is_no_master() {
-    let want = "net1 is an IPoIB child whose parent is in another namespace: it carries no ipoib child; name a master whose parent is beside it";
+    let expected = "net1 is an IPoIB child whose parent is in another namespace: it carries no ipoib child; name a master whose parent is beside it";
     let stranger = child_of(4, ipoib(5, "net1", 0x8001));
     let by_number = Link {
         parent_netnsid: Some(0),
         ..stranger.clone()
     };
     for links in [vec![stranger], vec![ipoib(4, "ib0", 0xffff), by_number]] {
-        assert_eq!(text(&Node::with_ib0(), links, json!({"master": "net1"})), want);
+        assert_eq!(
+            text(&Node::with_ib0(), links, json!({"master": "net1"})),
+            expected
+        );
     }
 }
 
@@ -112,7 +115,7 @@ fn a_vlan_is_its_own_root_without_a_port() {
 }
 
 /// Two InfiniBand links, an Ethernet link with RDMA, one without, and a child of a dead pod.
-fn crowd() -> (Node, Vec<Link>) {
+fn five_links() -> (Node, Vec<Link>) {
     let node = Node::with_ib0();
     node.device("mlx5_1", "0000:3b:00.1")
         .port("mlx5_1", 1, "Ethernet", "1: DOWN")
@@ -129,7 +132,7 @@ fn crowd() -> (Node, Vec<Link>) {
 
 #[test]
 fn the_error_for_a_missing_master_lists_the_possible_ones() {
-    let (node, links) = crowd();
+    let (node, links) = five_links();
     let candidates = "RDMA-capable links of this node: ib0 (InfiniBand, mlx5_0/1, active), eth1 (Ethernet, mlx5_1/1, down)";
     assert_eq!(
         text(&node, links.clone(), json!({})),
@@ -145,7 +148,7 @@ fn the_error_for_a_missing_master_lists_the_possible_ones() {
 
 #[test]
 fn a_failure_to_list_candidates_does_not_hide_the_error() {
-    let (node, links) = crowd();
+    let (node, links) = five_links();
     let mut kernel = ModelKernel::new(links);
     kernel.fail(Fault::Every("list"));
     let error = observed(&mut kernel, &node.sysfs(), &config(json!({"master": "ib7"}))).unwrap_err();
@@ -180,7 +183,7 @@ fn a_parent_in_the_pod_is_searched_there() {
 
 #[test]
 fn a_device_is_found_by_its_pci_address() {
-    let (node, links) = crowd();
+    let (node, links) = five_links();
     let host = seen(
         &node,
         links.clone(),
@@ -189,10 +192,10 @@ fn a_device_is_found_by_its_pci_address() {
     .unwrap();
     assert_eq!(host.master.name, "eth1");
     for id in ["0000:3b:00.7", "mlx5_core.sf.4", "17"] {
-        let want = format!(
+        let expected = format!(
             "device {id} has no network interface in the host's namespace; is it bound to its driver, or already in a pod?"
         );
-        assert_eq!(text(&node, links.clone(), json!({"deviceID": id})), want);
+        assert_eq!(text(&node, links.clone(), json!({"deviceID": id})), expected);
     }
 }
 
@@ -256,8 +259,8 @@ fn the_default_route_with_the_lowest_metric_names_the_parent() {
             "eth1",
         ),
     ];
-    for (case, routes, want) in cases {
-        assert_eq!(default_link(routes).unwrap().master.name, want, "{case}");
+    for (case, routes, expected) in cases {
+        assert_eq!(default_link(routes).unwrap().master.name, expected, "{case}");
     }
 }
 
@@ -283,7 +286,7 @@ fn only_default_routes_of_the_main_table_name_the_parent() {
 
 #[test]
 fn the_error_of_a_refused_request_names_the_step() {
-    let told = |fault, keys| {
+    let error_of = |fault, keys| {
         let port = Link {
             master: Some(9),
             ..ipoib(4, "ib0", 0xffff)
@@ -295,23 +298,23 @@ fn the_error_of_a_refused_request_names_the_step() {
             .to_string()
     };
     assert_eq!(
-        told(Fault::Refused(0), json!({"master": "ib0"})),
+        error_of(Fault::Refused(0), json!({"master": "ib0"})),
         "cannot look up master ib0"
     );
     assert_eq!(
-        told(Fault::Refused(1), json!({"master": "ib0"})),
+        error_of(Fault::Refused(1), json!({"master": "ib0"})),
         "cannot look up link 9"
     );
     assert_eq!(
-        told(Fault::Refused(1), json!({"master": "ib0.1"})),
+        error_of(Fault::Refused(1), json!({"master": "ib0.1"})),
         "cannot look up link 4"
     );
     assert_eq!(
-        told(Fault::Refused(1), json!({"master": "bond0"})),
+        error_of(Fault::Refused(1), json!({"master": "bond0"})),
         "cannot list the links"
     );
     assert_eq!(
-        told(Fault::Refused(0), json!({"deviceID": "0000:3b:00.0"})),
+        error_of(Fault::Refused(0), json!({"deviceID": "0000:3b:00.0"})),
         "cannot look up ib0"
     );
 }

@@ -470,7 +470,7 @@ fn a_call_waits_for_the_program_of_a_killed_call() {
     drop(entry);
     assert!(
         journal.open_now(&attachment("c1")).unwrap().done,
-        "a note is no line of the record"
+        "a comment is not part of the record"
     );
 }
 

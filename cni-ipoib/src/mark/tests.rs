@@ -49,14 +49,14 @@ fn a_link_is_recognized_by_group_and_alias_or_group_alone() {
             alias: None,
             ..link.clone()
         }),
-        "killed at birth"
+        "killed at its start"
     );
     assert!(
         !mark.is_on(&Link {
             group: 0,
             ..link.clone()
         }),
-        "the alias alone anybody can copy"
+        "any process can copy the alias"
     );
     assert!(
         !mark.is_on(&Link {
@@ -83,7 +83,7 @@ fn a_truncated_alias_keeps_the_group_of_the_full_one() {
     assert_eq!(
         attachment_of(&network, &a.alias),
         None,
-        "half an attachment is none"
+        "an incomplete attachment does not count"
     );
 }
 
@@ -112,7 +112,7 @@ fn an_alias_names_its_attachment() {
         assert_eq!(
             attachment_of("fabri", &mark.alias),
             None,
-            "a name that begins another"
+            "a name that is a prefix of another"
         );
         assert_eq!(attachment_of("other", &mark.alias), None);
     }

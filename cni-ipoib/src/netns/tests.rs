@@ -14,7 +14,7 @@ fn the_plugins_own_namespace_is_no_pod() {
     assert_eq!(pod(&there.path(), false).unwrap().id(), there.id());
     let file = tempfile::NamedTempFile::new().unwrap();
     let file = file.path().to_str().unwrap();
-    let want = "want the path of the container's network namespace";
+    let expected = "want the path of the container's network namespace";
     for (path, code, text) in [
         (
             "/nowhere",
@@ -24,22 +24,24 @@ fn the_plugins_own_namespace_is_no_pod() {
         (
             file,
             Code::INVALID_ENVIRONMENT,
-            format!("CNI_NETNS {file} is no network namespace; {want}"),
+            format!("CNI_NETNS {file} is no network namespace; {expected}"),
         ),
         (
             "/tmp",
             Code::INVALID_ENVIRONMENT,
-            format!("CNI_NETNS /tmp is no network namespace; {want}"),
+            format!("CNI_NETNS /tmp is no network namespace; {expected}"),
         ),
         (
             "/proc/self/ns/mnt",
             Code::INVALID_ENVIRONMENT,
-            format!("CNI_NETNS /proc/self/ns/mnt is no network namespace; {want}"),
+            format!("CNI_NETNS /proc/self/ns/mnt is no network namespace; {expected}"),
         ),
         (
             "/proc/self/ns/net",
             Code::INVALID_ENVIRONMENT,
-            format!("CNI_NETNS /proc/self/ns/net is the namespace of the plugin itself, the host's; {want}"),
+            format!(
+                "CNI_NETNS /proc/self/ns/net is the namespace of the plugin itself, the host's; {expected}"
+            ),
         ),
     ] {
         assert_eq!(refused(path, false), (code, text));
@@ -73,7 +75,7 @@ fn a_gone_or_reused_namespace_is_none() {
     assert_eq!(
         found(&knot, None),
         None,
-        "ADD refuses it, so DEL need not find it"
+        "ADD refuses the name, so DEL accepts it"
     );
 }
 

@@ -42,7 +42,7 @@ fn each_address_has_a_rule_and_its_subnet_a_route() {
     assert_eq!(
         routes(&policy),
         ["10.0.0.0/24", "fd00:1::/64"],
-        "no default route for a mere gateway"
+        "a gateway alone adds no default route"
     );
 }
 
@@ -178,7 +178,7 @@ fn the_error_for_a_kernel_without_policy_routing_has_a_remedy() {
     assert_eq!(
         fixture.kernel.state().rules,
         [],
-        "the one of the other family is taken back"
+        "the address of the other family is released"
     );
 }
 

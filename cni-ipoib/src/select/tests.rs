@@ -137,8 +137,8 @@ fn every_requirement_counts_and_errors_name_it() {
     for (master, reason) in cases {
         assert_eq!(chosen(master.clone(), &[other.clone(), ib(1)]), "ib1", "{master}");
         let layer = layer(other.layer);
-        let want = format!("ib5 ({layer}, rocep0/1) {reason}");
-        assert_eq!(refused(master, std::slice::from_ref(&other)), want);
+        let expected = format!("ib5 ({layer}, rocep0/1) {reason}");
+        assert_eq!(refused(master, std::slice::from_ref(&other)), expected);
     }
     assert_eq!(
         refused(json!({"pciAddress": "0000:2b:*"}), &[ib(1)]),
@@ -162,9 +162,9 @@ fn a_link_without_traffic_is_skipped_unless_any_state_will_do() {
     );
     assert_eq!(chosen(json!({"state": "any", "numaNode": 0}), &candidates), "ib0");
     let passed = choose(&preferences(json!({"numaNode": 0})), &candidates).unwrap_err();
-    let told: Vec<(&str, bool)> = passed.iter().map(|one| (one.why.as_str(), one.down)).collect();
+    let reasons: Vec<(&str, bool)> = passed.iter().map(|one| (one.why.as_str(), one.down)).collect();
     assert_eq!(
-        told,
+        reasons,
         [
             ("has no carrier", true),
             ("is on NUMA node 1, not 0 (numaNode)", false)

@@ -3,7 +3,7 @@ use crate::model::{Fixture, Ipam};
 use common::cni::Code;
 use serde_json::json;
 
-fn told(fixture: &Fixture, keys: &serde_json::Value) -> (u32, String) {
+fn refused(fixture: &Fixture, keys: &serde_json::Value) -> (u32, String) {
     let error = fixture.status(keys).unwrap_err();
     (error.code.0, error.msg)
 }
@@ -24,14 +24,14 @@ fn a_parent_without_traffic_is_reported_as_limited() {
     let fixture = Fixture::new();
     fixture.kernel.set().state.host[0].up = false;
     assert_eq!(
-        told(&fixture, &json!({})),
+        refused(&fixture, &json!({})),
         (51, "ib0 is down; bring it up: ip link set ib0 up".to_owned())
     );
     fixture.kernel.set().state.host[0].up = true;
     fixture
         .node
         .write("class/infiniband/mlx5_0/ports/1/state", "2: INIT");
-    let (code, text) = told(&fixture, &json!({}));
+    let (code, text) = refused(&fixture, &json!({}));
     assert_eq!(code, 51);
     assert!(
         text.starts_with("ib0 carries nothing: mlx5_0 port 1 is initializing"),
@@ -67,9 +67,9 @@ fn every_other_refusal_is_reported_as_not_available() {
             "ipam plugin \"nowhere\" is not in CNI_PATH",
         ),
     ] {
-        let (code, told) = told(&fixture, &keys);
-        assert_eq!(code, 50, "{told}");
-        assert!(told.starts_with(text), "{told}");
+        let (code, message) = refused(&fixture, &keys);
+        assert_eq!(code, 50, "{message}");
+        assert!(message.starts_with(text), "{message}");
     }
 }
 
@@ -84,7 +84,7 @@ fn the_ipam_plugins_error_is_passed_on_in_one_of_two_codes() {
         let script = format!("echo '{{\"code\":{its},\"msg\":\"pool is full\"}}'; exit 1");
         let fixture = Fixture::with(Ipam::running(&script));
         assert_eq!(
-            told(&fixture, &json!({})),
+            refused(&fixture, &json!({})),
             (ours.0, "ranges: pool is full".to_owned())
         );
     }
@@ -109,13 +109,13 @@ fn a_bond_is_ready_while_one_port_carries_traffic() {
     fixture
         .node
         .write("class/infiniband/mlx5_1/ports/1/state", "2: INIT");
-    let (code, text) = told(&fixture, &json!({}));
+    let (code, text) = refused(&fixture, &json!({}));
     assert_eq!(code, 51);
     assert!(
         text.starts_with("bond0 carries nothing: ib0 on mlx5_0 port 1 is down"),
         "{text}"
     );
-    let (code, text) = told(&fixture, &json!({"bond": "refuse"}));
+    let (code, text) = refused(&fixture, &json!({"bond": "refuse"}));
     assert_eq!(code, 50);
     assert!(text.starts_with("bond0 is a bond, and bond is"), "{text}");
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A bond in the pod: three links that are created and deleted together.
 
-use super::{a_failure_leaves_nothing, after_a_kill, mortal};
+use super::{a_failure_leaves_nothing, after_a_kill, with_failing_del};
 use crate::mark::Mark;
 use crate::model::{Fault, Fixture, Ipam, attachment, ethernet, ipoib};
 use common::cni::Code;
@@ -69,25 +69,25 @@ fn a_failure_at_any_step_of_a_bond_with_a_renamed_port_leaves_nothing() {
 
 #[test]
 fn after_a_kill_at_any_step_of_a_bond_del_finds_everything() {
-    after_a_kill(&mortal().on_bond(), |fixture, case| {
+    after_a_kill(&with_failing_del().on_bond(), |fixture, case| {
         fixture.del("c1").expect(case);
     });
 }
 
 #[test]
 fn after_a_kill_at_any_step_of_a_bond_gc_finds_everything() {
-    after_a_kill(&mortal().on_bond(), |fixture, case| {
+    after_a_kill(&with_failing_del().on_bond(), |fixture, case| {
         fixture.gc(&["other"]).expect(case);
     });
 }
 
 #[test]
 fn after_a_kill_of_a_bonds_add_and_the_pods_death_del_finds_everything() {
-    after_a_kill(&mortal().on_bond(), |fixture, case| {
+    after_a_kill(&with_failing_del().on_bond(), |fixture, case| {
         fixture.kernel.set().state.pod_dies();
         fixture.del_without_netns("c1").expect(case);
     });
-    after_a_kill(&mortal().on_bond(), |fixture, case| {
+    after_a_kill(&with_failing_del().on_bond(), |fixture, case| {
         fixture.kernel.set().state.pod_dies();
         fixture.gc(&[]).expect(case);
     });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The child of a parent with its own data path, such as mlx5's: created on the host, moved into the pod.
 
-use super::{a_failure_leaves_nothing, after_a_kill, assert_clean, mortal};
+use super::{a_failure_leaves_nothing, after_a_kill, assert_clean, with_failing_del};
 use crate::mark::Mark;
 use crate::model::{Fault, Fixture, attachment, ethernet, ipoib};
 use common::cni::Code;
@@ -81,7 +81,7 @@ fn the_child_may_be_renamed_and_brought_up_before_its_move() {
 
 #[test]
 fn after_a_kill_and_a_rename_by_udev_del_and_gc_find_the_child() {
-    let fixture = mortal();
+    let fixture = with_failing_del();
     fixture.kernel.set().udev = Some("ibs3f0");
     after_a_kill(&fixture, |fixture, case| fixture.del("c1").expect(case));
     after_a_kill(&fixture, |fixture, case| fixture.gc(&[]).expect(case));
@@ -166,7 +166,7 @@ fn gc_deletes_an_unmoved_child_only_if_it_is_in_the_journal() {
     assert_eq!(
         fixture.kernel.state().host.len(),
         2,
-        "nothing says that its ADD has ended"
+        "no evidence that its ADD has ended"
     );
     drop(fixture.entry("c1"));
     fixture.gc(&[]).unwrap();
@@ -193,7 +193,7 @@ fn a_failure_or_a_kill_at_any_step_of_direct_creation_leaves_nothing() {
         a_failure_leaves_nothing(&fixture, Fault::Refused);
         a_failure_leaves_nothing(&fixture, Fault::AnswerLost);
         drop(fixture);
-        let fixture = of(mortal(), bonded).plain();
+        let fixture = of(with_failing_del(), bonded).plain();
         after_a_kill(&fixture, |fixture, case| fixture.del("c1").expect(case));
         after_a_kill(&fixture, |fixture, case| fixture.gc(&[]).expect(case));
         after_a_kill(&fixture, |fixture, case| {

@@ -10,7 +10,7 @@ fn on_bond() -> (Fixture, CniResult) {
 }
 
 /// The findings of CHECK after `change` of the pod's links: the bond, and its ports.
-fn said(change: impl FnOnce(&mut Vec<Link>)) -> String {
+fn findings(change: impl FnOnce(&mut Vec<Link>)) -> String {
     let (fixture, prev) = on_bond();
     change(&mut fixture.kernel.set().state.pod);
     let error = fixture.check("c1", &prev).unwrap_err();
@@ -66,7 +66,7 @@ fn every_change_of_a_port_is_reported() {
         }),
     ];
     for (finding, change) in cases {
-        let text = said(change);
+        let text = findings(change);
         assert!(text.contains(finding), "{finding}: {text}");
     }
 }

@@ -26,13 +26,13 @@ fn without_the_key_no_device_is_requested() {
 #[test]
 fn every_key_is_read() {
     let all = json!({"netns": "exclusive", "device": "mlx5_*", "rename": "rdma0", "required": false});
-    let want = Rdma {
+    let expected = Rdma {
         netns: RdmaNetns::Exclusive,
         device: Some(Pattern::new("mlx5_*").unwrap()),
         rename: Some("rdma0".to_owned()),
         required: false,
     };
-    assert_eq!(asked(&all), want);
+    assert_eq!(asked(&all), expected);
     assert_eq!(asked(&json!({"netns": "shared"})).netns, RdmaNetns::Shared);
     assert_eq!(asked(&json!({"netns": "auto"})).netns, RdmaNetns::Auto);
 }

@@ -87,7 +87,7 @@ fn keys_of_another_mode_are_refused() {
         assert_eq!(
             undecided,
             [(key, its.to_owned())],
-            "judged when the parent is known"
+            "evaluated when the parent is known"
         );
     }
 }

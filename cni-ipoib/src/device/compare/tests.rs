@@ -24,8 +24,12 @@ fn check_compares_with_the_journal() {
         fixture.kernel.set().state.pod[0].device = Some("pci/0000:00:00.0".to_owned());
         let error = check().unwrap_err();
         assert_eq!(error.code, Code::CHECK_FAILED);
-        for want in ["it is not ib0 of the host", "it is down"] {
-            assert!(error.msg.contains(want), "{want:?} is not in {:?}", error.msg);
+        for expected in ["it is not ib0 of the host", "it is down"] {
+            assert!(
+                error.msg.contains(expected),
+                "{expected:?} is not in {:?}",
+                error.msg
+            );
         }
     }
 }

@@ -268,8 +268,8 @@ fn a_driver_that_uses_another_guid_is_reported() {
     fixture.kernel.set().state.functions[0].stubborn = true;
     let error = add(&fixture).unwrap_err();
     assert_eq!(error.code, Code::KERNEL);
-    let want = "given the GUID 0200:0000:0000:0021 and has 248a:0703:00b4:0d01";
-    assert!(error.msg.contains(want), "{}", error.msg);
+    let expected = "given the GUID 0200:0000:0000:0021 and has 248a:0703:00b4:0d01";
+    assert!(error.msg.contains(expected), "{}", error.msg);
     assert_clean(&fixture, &before, OWN, "refused");
 }
 

@@ -5,9 +5,9 @@ fn requests(way: (common::netlink::NetnsMode, bool), link: &str) -> Vec<String> 
     let fixture = fixture(way);
     add(&fixture, link).unwrap();
     let log = fixture.kernel.get().log.clone();
-    let told = ["move", "rename", "set mode", "delete altname"];
+    let words = ["move", "rename", "set mode", "delete altname"];
     log.into_iter()
-        .filter(|request| told.iter().any(|word| request.starts_with(word)))
+        .filter(|request| words.iter().any(|word| request.starts_with(word)))
         .collect()
 }
 

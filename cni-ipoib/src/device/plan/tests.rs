@@ -146,9 +146,9 @@ fn a_link_in_use_stays_on_the_host() {
             "route to 10.1.0.0/16 leads over other links too",
         ),
     ];
-    for (facts, want) in cases {
+    for (facts, expected) in cases {
         let text = refused(&config(), &host(ipoib(4, "ib0", 0xffff)), &facts);
-        assert!(text.contains(want), "{want:?} is not in {text:?}");
+        assert!(text.contains(expected), "{expected:?} is not in {text:?}");
     }
 }
 
@@ -258,7 +258,7 @@ fn a_guid_that_another_attachment_has_is_refused() {
 
 #[test]
 fn keys_of_other_modes_are_refused() {
-    for (keys, want) in [
+    for (keys, expected) in [
         (
             json!({"mode": "device", "pkey": "0x8001"}),
             "pkey is for mode ipoib, but the mode is device",
@@ -281,6 +281,10 @@ fn keys_of_other_modes_are_refused() {
         ),
     ] {
         let error = Config::read(&call(keys)).unwrap_err();
-        assert!(error.msg.contains(want), "{want:?} is not in {:?}", error.msg);
+        assert!(
+            error.msg.contains(expected),
+            "{expected:?} is not in {:?}",
+            error.msg
+        );
     }
 }

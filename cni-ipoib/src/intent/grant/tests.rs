@@ -38,8 +38,8 @@ fn a_grant_survives_writing_and_reading() {
         rename: Some("rdma0".to_owned()),
     });
     let text = serde_json::to_string(&exclusive).unwrap();
-    let want = r#"{"device":{"name":"mlx5_1","index":2,"node_guid":"0000:0000:0000:0007","pci":"0000:3b:00.1","path":"/sys/devices/pci0000:3a/0000:3b:00.1"},"port":1,"link_layer":"Ethernet","netns":{"exclusive":{"rename":"rdma0"}}}"#;
-    assert_eq!(text, want);
+    let expected = r#"{"device":{"name":"mlx5_1","index":2,"node_guid":"0000:0000:0000:0007","pci":"0000:3b:00.1","path":"/sys/devices/pci0000:3a/0000:3b:00.1"},"port":1,"link_layer":"Ethernet","netns":{"exclusive":{"rename":"rdma0"}}}"#;
+    assert_eq!(text, expected);
     assert_eq!(serde_json::from_str::<Grant>(&text).unwrap(), exclusive);
     assert!(
         serde_json::to_string(&grant(Sharing::Shared))

@@ -55,6 +55,6 @@ fn the_error_of_a_shut_gate_names_the_network_and_the_holder() {
     );
     assert!(
         !text.contains("GC"),
-        "who holds it is not known to be a GC: {text}"
+        "the holder may be another process than a GC: {text}"
     );
 }

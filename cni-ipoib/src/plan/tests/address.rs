@@ -41,7 +41,7 @@ fn an_ipoib_child_answers_at_its_ports_guid_and_no_other() {
     ] {
         assert_eq!(planned(keys, &infiniband()).address, None, "the kernel makes it");
     }
-    let told = "cannot be given to a child of ib0: its children answer at the port's GUID 248a:0703:00b4:0c5e; remove";
+    let reason = "cannot be given to a child of ib0: its children answer at the port's GUID 248a:0703:00b4:0c5e; remove";
     let other = IB_ADDRESS.replace("5e", "5f");
     let guid = json!({"infinibandGUID": "00:00:00:00:00:00:00:07"});
     for (key, value, keys) in [
@@ -53,7 +53,7 @@ fn an_ipoib_child_answers_at_its_ports_guid_and_no_other() {
             json!({"runtimeConfig": guid}),
         ),
     ] {
-        let text = format!("{key} {value} {told} {key}, or use a virtual function");
+        let text = format!("{key} {value} {reason} {key}, or use a virtual function");
         assert_eq!(refused(keys, &infiniband()), (7, text));
     }
 }

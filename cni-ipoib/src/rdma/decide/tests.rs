@@ -56,7 +56,7 @@ use NetnsMode::{Exclusive, Shared};
 #[test]
 fn the_pod_gets_its_device_by_the_mode_of_the_node() {
     let moved = Sharing::Exclusive { rename: None };
-    for (netns, mode, want) in [
+    for (netns, mode, expected) in [
         (RdmaNetns::Auto, Shared, Sharing::Shared),
         (RdmaNetns::Shared, Shared, Sharing::Shared),
         (RdmaNetns::Auto, Exclusive, moved.clone()),
@@ -66,7 +66,7 @@ fn the_pod_gets_its_device_by_the_mode_of_the_node() {
             let asked = asking(netns, required);
             assert_eq!(
                 decided(Some(&asked), &facts(mode, ["mlx5_1"])),
-                Ok(Some(want.clone()))
+                Ok(Some(expected.clone()))
             );
         }
     }
@@ -104,8 +104,8 @@ fn the_grant_holds_the_identity_of_the_device() {
     let netns = Sharing::Exclusive {
         rename: Some("rdma0".to_owned()),
     };
-    let want = crate::model::grant(Some("0000:3b:00.1"), netns);
-    assert_eq!(grant, want);
+    let expected = crate::model::grant(Some("0000:3b:00.1"), netns);
+    assert_eq!(grant, expected);
 }
 
 #[test]

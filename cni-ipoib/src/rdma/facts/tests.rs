@@ -107,7 +107,7 @@ fn the_links_below_a_link_are_read_down_to_the_ports_of_a_bond() {
     assert_eq!(
         lowers,
         ["bond0.7", "bond0", "eth1", "eth0"],
-        "the port that carries comes first"
+        "the port with carrier comes first"
     );
     assert_eq!(
         super::super::find(&facts, None).unwrap().seen.device.name,
@@ -184,7 +184,7 @@ fn without_a_request_only_the_links_own_driver_is_read() {
 
 #[test]
 fn a_refused_request_is_reported_with_its_step() {
-    let told = |fault| {
+    let error_of = |fault| {
         let (node, kernel) = node();
         kernel.fail(fault);
         let link = Link {
@@ -194,7 +194,7 @@ fn a_refused_request_is_reported_with_its_step() {
         let error = Facts::read(&mut kernel.clone(), &node.sysfs(), Side::Host, &link).unwrap_err();
         error.to_string()
     };
-    let steps = [0, 1, 2, 3].map(|number| told(Fault::Refused(number)));
+    let steps = [0, 1, 2, 3].map(|number| error_of(Fault::Refused(number)));
     assert_eq!(
         steps,
         [

@@ -80,7 +80,7 @@ fn the_last_active_port_of_its_kind_stays() {
             "mlx5_1",
             "it has the last active Ethernet port of this node; leave one to the host, or use an RDMA subsystem in shared mode"
         ),
-        "that InfiniBand carries does not help"
+        "carrier on InfiniBand does not count"
     );
     assert_eq!(bench.judge("eth2"), Ok(()), "it carries nothing");
 }
@@ -95,12 +95,12 @@ fn the_device_of_a_bonds_port_stays() {
         .host
         .push(of_kind("bond", ethernet(9, "bond0")));
     bench.change(|link| link.master = (link.name == "eth1").then_some(9));
-    let want = kept(
+    let expected = kept(
         "mlx5_1",
         "eth1 is a port of bond0, which would lose it; name another master, or take the port out of the bond",
     );
-    assert_eq!(bench.judge("eth1"), want);
-    assert_eq!(bench.judge("bond0"), want);
+    assert_eq!(bench.judge("eth1"), expected);
+    assert_eq!(bench.judge("bond0"), expected);
     assert_eq!(bench.judge("eth2"), Ok(()));
 }
 
@@ -114,9 +114,9 @@ fn the_lag_device_of_a_bond_stays() {
         }
     });
     bench.kernel.set().state.rdma.ports[0].netdev = Some((9, "bond0".to_owned()));
-    let want = "mlx5_1 is a port of bond0, which would lose it";
+    let expected = "mlx5_1 is a port of bond0, which would lose it";
     assert!(
-        bench.judge("bond0").unwrap_err().contains(want),
+        bench.judge("bond0").unwrap_err().contains(expected),
         "{:?}",
         bench.judge("bond0")
     );

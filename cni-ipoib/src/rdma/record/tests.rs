@@ -12,13 +12,13 @@ fn the_record_names_the_device_as_the_pod_sees_it() {
     let moved = grant(Sharing::Exclusive {
         rename: Some("rdma0".to_owned()),
     });
-    let want = json!({
+    let expected = json!({
         "version": 1, "network": "roce0", "containerID": "c1", "ifname": "net1",
         "device": "rdma0", "port": 1, "linkLayer": "Ethernet", "netns": "exclusive",
         "hostDevice": "mlx5_1", "nodeGUID": "0000:0000:0000:0007", "pciAddress": "0000:3b:00.1",
         "ncclIbHca": "=rdma0:1",
     });
-    assert_eq!(content("roce0", &attachment("c1"), &moved), want);
+    assert_eq!(content("roce0", &attachment("c1"), &moved), expected);
     let shared = content("roce0", &attachment("c1"), &grant(Sharing::Shared));
     assert_eq!(
         (&shared["netns"], &shared["ncclIbHca"]),

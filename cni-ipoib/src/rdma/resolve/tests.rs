@@ -149,8 +149,8 @@ fn the_error_of_a_second_pod_names_the_owner_of_the_device() {
     // The host's sysfs does not show devices of another namespace.
     fs::remove_dir_all(fixture.node.path().join("class/infiniband/mlx5_1")).unwrap();
     let (code, text) = add(&fixture, "c2", exclusive("eth1")).unwrap_err();
-    let want = "RDMA device mlx5_1 is not moved into the pod: net1 of container c1 (network fabric) has it; wait until that pod is gone, or name another master";
-    assert_eq!((code, text.as_str()), (11, want));
+    let expected = "RDMA device mlx5_1 is not moved into the pod: net1 of container c1 (network fabric) has it; wait until that pod is gone, or name another master";
+    assert_eq!((code, text.as_str()), (11, expected));
     add(&fixture, "c2", json!({"master": "eth1", "rdma": {}})).unwrap();
 }
 
@@ -173,8 +173,8 @@ fn an_ipoib_child_never_moves_the_device_of_its_parent() {
     let fixture = fixture();
     let before = fixture.kernel.state();
     let (_, text) = add(&fixture, "c1", exclusive("ib0")).unwrap_err();
-    let want = "RDMA device mlx5_0 is not moved into the pod: moving it would destroy ib0, and with it the children of every pod on ib0; ";
-    assert!(text.starts_with(want), "{text}");
+    let expected = "RDMA device mlx5_0 is not moved into the pod: moving it would destroy ib0, and with it the children of every pod on ib0; ";
+    assert!(text.starts_with(expected), "{text}");
     assert_eq!(fixture.kernel.state(), before);
     assert_eq!(
         fixture.ipam.verbs(),

@@ -46,7 +46,7 @@ fn a_device_moves_to_the_pod_and_returns_unchanged() {
         assert_eq!(kernel.state(), before);
         assert!(
             !bring_back(&mut kernel, &grant(None).device).unwrap(),
-            "it is back already"
+            "the link has returned already"
         );
     }
 }
@@ -107,8 +107,8 @@ fn a_new_device_name_in_use_is_refused_with_the_reason() {
     let error = hand_over(&mut kernel, &grant(Some("mlx5_0")))
         .unwrap_err()
         .to_string();
-    let want = "cannot rename RDMA device mlx5_1 to mlx5_0 in the pod (names are unique on a node, whatever the namespace)";
-    assert_eq!(error, want);
+    let expected = "cannot rename RDMA device mlx5_1 to mlx5_0 in the pod (names are unique on a node, whatever the namespace)";
+    assert_eq!(error, expected);
 }
 
 #[test]

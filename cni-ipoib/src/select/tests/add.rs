@@ -104,7 +104,7 @@ fn check_uses_the_chosen_master_and_does_not_choose_again() {
     }
     check(&fixture, &prev, any()).unwrap();
     std::fs::remove_dir_all(fixture.state.path().join("attachments")).unwrap();
-    check(&fixture, &prev, any()).expect("without the file the parent of the link tells");
+    check(&fixture, &prev, any()).expect("without the file, CHECK uses the parent of the link");
     fixture.kernel.set().state.host.retain(|link| link.name != "ib0");
     let error = check(&fixture, &prev, any()).unwrap_err();
     assert_eq!(

@@ -62,8 +62,8 @@ fn a_link_with_our_mark_is_never_a_master() {
         alias: Some("rdmanet:other/c1@net1".to_owned()),
         ..child_of(4, ipoib(7, "net1", 0x8001))
     });
-    let want = Aside::Always("is the interface of a pod".to_owned());
-    assert_eq!(aside_of(all, "net1", json!(["net1"])), Some(want));
+    let expected = Aside::Always("is the interface of a pod".to_owned());
+    assert_eq!(aside_of(all, "net1", json!(["net1"])), Some(expected));
 }
 
 #[test]
@@ -125,8 +125,8 @@ fn an_ethernet_link_with_the_default_route_on_a_vlan_is_withheld() {
         let mut kernel = ModelKernel::new(all.clone());
         kernel.set().state.host_routes = vec![default_route(index)];
         let all = found(&mut kernel, json!({}));
-        let want = format!("carries the node's default route{via}; name it if pods may share it");
-        assert_eq!(all.last().unwrap().aside, Some(Aside::Unasked(want)));
+        let expected = format!("carries the node's default route{via}; name it if pods may share it");
+        assert_eq!(all.last().unwrap().aside, Some(Aside::Unasked(expected)));
     }
     let mut kernel = ModelKernel::new(links());
     kernel.set().state.host_routes = vec![
@@ -160,9 +160,9 @@ fn a_node_address_withholds_only_a_bond() {
         ];
         let found = found(&mut kernel, json!({}));
         assert_eq!(found[1].aside, None);
-        let want =
+        let expected =
             format!("is a bond that carries the node's address 10.2.0.1{via}; name it if pods may share it");
-        assert_eq!(found[2].aside, Some(Aside::Unasked(want)));
+        assert_eq!(found[2].aside, Some(Aside::Unasked(expected)));
     }
     let mut kernel = ModelKernel::new(links());
     kernel.set().state.host_addresses = vec![(6, "10.1.0.1/24".parse().unwrap())];
@@ -223,12 +223,12 @@ fn the_error_of_a_refused_request_names_the_step() {
     {
         let mut kernel = ModelKernel::new(all.clone());
         kernel.fail(Fault::Refused(number));
-        let told = candidates(
+        let result = candidates(
             &mut kernel,
             &node().sysfs(),
             &preferences(json!({})),
             &Loads::new(),
         );
-        assert_eq!(told.unwrap_err().to_string(), format!("cannot {step}"));
+        assert_eq!(result.unwrap_err().to_string(), format!("cannot {step}"));
     }
 }

@@ -65,7 +65,7 @@ fn del_does_not_end_before_the_link_is_back() {
     assert!(error.msg.contains("ens1 did not come back"), "{}", error.msg);
     assert!(
         !fixture.ipam.verbs().contains(&"DEL".to_owned()),
-        "its addresses may live"
+        "its addresses may be in use"
     );
     fixture.kernel.set().state.pod = in_pod;
     fixture.del("c1").unwrap();

@@ -20,14 +20,14 @@ pub(crate) struct Host {
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) worked: bool,
-    pub(crate) said: String,
+    pub(crate) output: String,
 }
 
 impl From<Output> for Answer {
     fn from(output: Output) -> Self {
         Self {
             worked: output.status.success(),
-            said: format!(
+            output: format!(
                 "{}{}",
                 String::from_utf8_lossy(&output.stdout),
                 String::from_utf8_lossy(&output.stderr)
@@ -39,15 +39,15 @@ impl From<Output> for Answer {
 impl Answer {
     #[track_caller]
     pub(crate) fn worked(self) -> String {
-        assert!(self.worked, "{}", self.said);
-        self.said
+        assert!(self.worked, "{}", self.output);
+        self.output
     }
 
     #[track_caller]
     pub(crate) fn refused_with(&self, parts: &[&str]) {
-        assert!(!self.worked, "{}", self.said);
+        assert!(!self.worked, "{}", self.output);
         for part in parts {
-            assert!(self.said.contains(part), "{part:?} is not in: {}", self.said);
+            assert!(self.output.contains(part), "{part:?} is not in: {}", self.output);
         }
     }
 }

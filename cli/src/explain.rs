@@ -28,6 +28,9 @@ const PREFIXES: [&str; 5] = [
     "failed (status): ",
 ];
 
+/// The text of Multus before the name of a network (`pkg/multus/multus.go`). Thick Multus puts a plugin's message behind the name.
+const NETWORK: &str = "error adding container to network \"";
+
 /// The largest text that is read from stdin, in bytes; the events of a whole namespace are smaller.
 const TEXT_MAX: u64 = 16 << 20;
 
@@ -166,9 +169,14 @@ fn find_in_line(line: &str) -> Vec<PluginError> {
 
 /// The plugin's message at the end of `before`.
 fn message(before: &str) -> String {
+    let network = before.rfind(NETWORK).and_then(|at| {
+        let name = at + NETWORK.len();
+        Some(name + before[name..].find("\": ")? + 3)
+    });
     let start = PREFIXES
         .iter()
         .filter_map(|prefix| Some(before.rfind(prefix)? + prefix.len()))
+        .chain(network)
         .max()
         .unwrap_or_default();
     let words = before[start..].trim();

@@ -56,6 +56,27 @@ fn an_error_wrapped_by_multus_is_found_with_its_code_and_its_message() {
     );
 }
 
+/// What a kubelet 1.37 with containerd 2.4 and thick Multus 4.3 shows: the sandbox differs in each Event.
+#[test]
+fn an_error_wrapped_by_thick_multus_is_found_once_with_its_message() {
+    let event = |sandbox: &str| {
+        format!(
+            "Failed to create pod sandbox: rpc error: code = Unknown desc = failed to setup network for sandbox \"{sandbox}\": \
+             plugin type=\"multus-shim\" name=\"multus-cni-network\" failed (add): CmdAdd (shim): CNI request failed with status \
+             400: 'ContainerID:\"{sandbox}\" Netns:\"/var/run/netns/cni-{sandbox}\" IfName:\"eth0\" ERRORED: error configuring pod \
+             [ml/a] networking: [ml/a/8a2f:rail0]: error adding container to network \"rail0\": \
+             master \"ibs1\" does not exist on this node; rdmanet error 7\n': StdinData: {{}}\n"
+        )
+    };
+    let answer = explain(&format!("{}{}", event("3f1c"), event("77aa")));
+    let errors = answer.json["errors"].as_array().unwrap();
+    assert_eq!(errors.len(), 1, "{}", answer.text);
+    assert_eq!(
+        errors[0]["message"],
+        "master \"ibs1\" does not exist on this node"
+    );
+}
+
 #[test]
 fn a_bare_code_and_a_cni_error_are_explained_too() {
     let codes = |text: &str| {

@@ -6,24 +6,9 @@ use agent::daemon;
 use agent::install::{self, Install, Uninstall};
 use api::client::Clients;
 use api::process;
-use clap::{Parser, Subcommand};
+use clap::{Args, Command, FromArgMatches, Subcommand};
 use std::io::{self, Write};
 use std::process::ExitCode;
-
-/// Claims blocks of addresses for this node, or runs a command.
-#[derive(Parser)]
-#[command(
-    name = "rdmanet-agent",
-    version,
-    args_conflicts_with_subcommands = true,
-    subcommand_negates_reqs = true
-)]
-struct Cli {
-    #[command(subcommand)]
-    errand: Option<Errand>,
-    #[command(flatten)]
-    daemon: Option<Config>,
-}
 
 /// What is done once, without Kubernetes.
 #[derive(Subcommand)]
@@ -33,15 +18,25 @@ enum Errand {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    match (cli.errand, cli.daemon) {
-        (Some(errand), _) => run_errand(&errand),
-        (None, Some(config)) => run_daemon(config),
-        (None, None) => {
-            complain("--node (RDMANET_NODE) is missing: the name of this node");
-            ExitCode::FAILURE
-        }
-    }
+    let arguments = command().get_matches();
+    let done = match arguments.subcommand_name() {
+        Some(_) => Errand::from_arg_matches(&arguments).map(|errand| run_errand(&errand)),
+        None => Config::from_arg_matches(&arguments).map(run_daemon),
+    };
+    done.unwrap_or_else(|error| error.exit())
+}
+
+/// The flags of the daemon, or a subcommand.
+///
+/// No type derives both: clap treats an optional group of flags as absent if another group is part of it, as the quarantines are of
+/// [`Config`] (`clap_derive` 4, `derives/args.rs`).
+fn command() -> Command {
+    let daemon = Config::augment_args(Command::new("rdmanet-agent"));
+    Errand::augment_subcommands(daemon)
+        .about("Claims blocks of addresses for this node, or runs a command")
+        .version(env!("CARGO_PKG_VERSION"))
+        .args_conflicts_with_subcommands(true)
+        .subcommand_negates_reqs(true)
 }
 
 /// Prints plain sentences: an administrator reads them with `kubectl logs`, or in the description of a pod that does not start.

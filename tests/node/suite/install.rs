@@ -13,12 +13,16 @@ pub(crate) fn install(cluster: &Cluster) {
         );
     }
     cluster.kubectl("apply -k conf/base");
+    cluster.rolled_out("rdmanet-system", "daemonset/rdmanet-agent");
+    // A later pod of the agent finds the plugins of this one.
+    let log = cluster.kubectl("-n rdmanet-system logs daemonset/rdmanet-agent -c install");
+    assert!(log.contains("cni-ipoib 0.1.0 installed"), "{log}");
+    assert!(log.contains("rdma-ipam 0.1.0 installed"), "{log}");
     add_network(cluster);
 }
 
-/// Waits for agents and controller, then adds a pool and a network, until each node has addresses.
+/// Waits for the controller, then adds a pool and a network, until each node has addresses.
 fn add_network(cluster: &Cluster) {
-    cluster.rolled_out("rdmanet-system", "daemonset/rdmanet-agent");
     cluster.rolled_out("rdmanet-system", "deployment/rdmanet-controller");
     cluster.kubectl("apply -f conf/pools/rail0.yaml -f conf/networks/ib-ipoib.yaml");
     cluster.until("each node has a block", || {
@@ -48,9 +52,6 @@ fn the_commands_of_the_readme_install_both_plugins_on_every_node() {
         ));
     }
     assert_eq!(sums[0], sums[1], "the nodes have different plugins");
-    let log = cluster.kubectl("-n rdmanet-system logs daemonset/rdmanet-agent -c install");
-    assert!(log.contains("cni-ipoib 0.1.0 installed"), "{log}");
-    assert!(log.contains("rdma-ipam 0.1.0 installed"), "{log}");
 }
 
 #[test]

@@ -91,6 +91,21 @@ pub fn whereabouts() -> PathBuf {
     program
 }
 
+/// The folder with the definitions of whereabouts, in its module.
+pub fn whereabouts_definitions() -> PathBuf {
+    let group = workspace().map(|root| root.join("tests/go/whereabouts"));
+    let output = Command::new("go")
+        .arg("-C")
+        .arg(group.expect("the workspace, for tests/go/whereabouts"))
+        .args(["list", "-m", "-f", "{{.Dir}}"])
+        .arg("github.com/k8snetworkplumbingwg/whereabouts")
+        .output()
+        .expect("start go");
+    let dir = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim()).join("doc/crds");
+    assert!(dir.is_dir(), "{} is not there", dir.display());
+    dir
+}
+
 /// The folder with checkers of other projects' formats, built by `tests/go/build --group checks`.
 pub fn checks() -> &'static Path {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();

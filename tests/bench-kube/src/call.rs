@@ -15,12 +15,16 @@ pub struct Call {
     pub program: PathBuf,
     /// `ADD` or `DEL`.
     pub verb: &'static str,
-    /// `CNI_CONTAINERID`, which is also the pod's name.
+    /// `CNI_CONTAINERID`.
     pub id: String,
+    /// The pod's name.
+    pub pod: String,
     /// The network configuration.
     pub conf: String,
     /// The socket of the node's agent, if the plugin may use it.
     pub agent: Option<PathBuf>,
+    /// `NODENAME`, which whereabouts reads if it has node slices.
+    pub node: Option<String>,
 }
 
 /// The result of a call.
@@ -92,7 +96,7 @@ pub fn run(call: &Call) -> Answer {
             "CNI_ARGS",
             format!(
                 "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME={}",
-                call.id
+                call.pod
             ),
         )
         .stdin(Stdio::piped())
@@ -100,6 +104,9 @@ pub fn run(call: &Call) -> Answer {
         .stderr(Stdio::null());
     if let Some(socket) = &call.agent {
         command.env(ipam::agent::SOCKET_VARIABLE, socket);
+    }
+    if let Some(node) = &call.node {
+        command.env("NODENAME", node);
     }
     let mut child = command
         .spawn()

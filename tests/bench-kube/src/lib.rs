@@ -10,8 +10,11 @@
 pub mod account;
 pub mod agents;
 pub mod call;
+pub mod exact;
 pub mod gauge;
+pub mod kubelet;
 pub mod nodes;
 pub mod nv_ipam;
 pub mod pool;
 pub mod whereabouts;
+pub mod witness;

@@ -37,6 +37,11 @@ pub async fn pool(server: &Server, name: &str, subnet: &str, block: u32) {
     objects::create(&pools, objects::pool(name, &spec)).await;
 }
 
+/// The name of the node with this number.
+pub fn name(number: usize) -> String {
+    format!("node-{number:02}")
+}
+
 impl Nodes {
     /// `count` nodes below `dir`, each with a block of the existing pool `pool`.
     pub async fn start(server: &Server, dir: &Path, pool: &str, count: usize) -> Self {
@@ -52,7 +57,7 @@ impl Nodes {
         };
         agents::controller(server, &[], &nodes.controller).await;
         for i in 0..count {
-            let name = format!("node-{i:02}");
+            let name = name(i);
             let (data, socket) = (dir.join(&name), dir.join(format!("{name}.sock")));
             let flags = ["--socket", socket.to_str().unwrap(), "--listen", "127.0.0.1:0"];
             let identity = Identity::new(&admin, &name).await;

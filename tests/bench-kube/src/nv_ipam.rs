@@ -159,9 +159,11 @@ impl NvIpam {
                 program: self.plugin(),
                 verb,
                 id: "first".to_owned(),
+                pod: "first".to_owned(),
                 conf: json!({ "cniVersion": "1.0.0", "name": "bench", "type": "macvlan", "ipam": self.conf(node) })
                     .to_string(),
                 agent: None,
+                node: None,
             }
             };
             let succeeds = |verb| at_once(&[call(verb)]).answers[0].succeeded;

@@ -109,8 +109,10 @@ impl Side {
             program: self.program.clone(),
             verb,
             id: id.to_owned(),
+            pod: id.to_owned(),
             conf: self.confs[turn % self.confs.len()].to_string(),
             agent: None,
+            node: None,
         }
     }
 }

@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 pub const ACCOUNT: &str = "whereabouts";
 
 /// The definitions in whereabouts' own module.
-const DEFINITIONS: [&str; 2] = [
+const DEFINITIONS: [&str; 3] = [
     "whereabouts.cni.cncf.io_ippools.yaml",
+    "whereabouts.cni.cncf.io_nodeslicepools.yaml",
     "whereabouts.cni.cncf.io_overlappingrangeipreservations.yaml",
 ];
 

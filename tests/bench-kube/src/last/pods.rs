@@ -51,12 +51,14 @@ impl<'n> Pods<'n> {
             program: self.plugin.clone(),
             verb,
             id: format!("pod-{pod}"),
+            pod: format!("pod-{pod}"),
             conf: json!({
                 "cniVersion": "1.0.0", "name": "bench", "type": "macvlan",
                 "ipam": { "type": "rdma-ipam", "pool": POOL, "dataDir": self.nodes.data[node] },
             })
             .to_string(),
             agent: Some(self.nodes.sockets[node].clone()),
+            node: None,
         })
     }
 

@@ -101,12 +101,14 @@ impl Fleet<'_> {
                 program: plugin.to_owned(),
                 verb: "ADD",
                 id: format!("pod-{i}-{pod}"),
+                pod: format!("pod-{i}-{pod}"),
                 conf: json!({
                     "cniVersion": "1.0.0", "name": "bench", "type": "macvlan",
                     "ipam": { "type": "rdma-ipam", "pool": POOL, "dataDir": self.data(i) },
                 })
                 .to_string(),
                 agent: None,
+                node: None,
             })
             .collect();
         let given = tokio::task::spawn_blocking(move || {

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 /// An owner that was asked has this many observation periods to share its block.
 const ANSWER_PERIODS: u32 = 2;
 
-/// An owner that was asked is not asked again for this many observation periods.
+/// An owner that was asked and still reports free addresses is not asked again for this many observation periods.
 const RETRY_PERIODS: u32 = 20;
 
 /// After owners were asked, no other owners are asked for this many rounds of the controller.
@@ -52,6 +52,27 @@ impl ShareRequests {
     fn forget_older(&mut self, max_age: Duration) {
         self.blocks.retain(|_, since| since.elapsed() < max_age);
         self.last.retain(|_, batch| batch.at.elapsed() < max_age);
+    }
+
+    /// What is known of a block that could be shared. `before` names the blocks that an earlier leader may have asked for.
+    ///
+    /// An owner that reports no free address has declined. It is asked again once it reports one, because its pods may have
+    /// released addresses since.
+    fn candidate(&mut self, block: &IpBlock, before: &[String]) -> Candidate {
+        let name = block.name_any();
+        let free = block.status.as_ref().map_or(0, |status| status.free);
+        let free = u64::try_from(free).unwrap_or_default();
+        if free == 0 {
+            self.blocks.remove(&name);
+        } else if before.contains(&name) {
+            self.blocks.entry(name.clone()).or_insert_with(Instant::now);
+        }
+        Candidate {
+            asked: self.blocks.get(&name).map(Instant::elapsed),
+            node: block.spec.owner.node.clone(),
+            free,
+            name,
+        }
     }
 
     /// Allows these blocks to be asked for again at any time.
@@ -168,24 +189,10 @@ impl Leader {
             })
             .filter(|block| !self.seems_gone(&block.spec.owner));
         let shareable: Vec<&Arc<IpBlock>> = shareable.collect();
-        let candidate = |block: &Arc<IpBlock>| {
-            let name = block.name_any();
-            if before.contains(&name) {
-                // An earlier leader may have asked.
-                self.share_requests
-                    .blocks
-                    .entry(name.clone())
-                    .or_insert_with(Instant::now);
-            }
-            let free = block.status.as_ref().map_or(0, |status| status.free);
-            Candidate {
-                asked: self.share_requests.blocks.get(&name).map(Instant::elapsed),
-                node: block.spec.owner.node.clone(),
-                free: u64::try_from(free).unwrap_or_default(),
-                name,
-            }
-        };
-        shareable.into_iter().map(candidate).collect()
+        shareable
+            .into_iter()
+            .map(|block| self.share_requests.candidate(block, before))
+            .collect()
     }
 
     fn next_batch(
@@ -310,3 +317,6 @@ impl Leader {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,6 +15,7 @@ pub use rdma::{Rdma, RdmaNetns};
 
 pub use crate::mode::Mode;
 pub use bond::BondUse;
+pub(crate) use raw::names_a_device;
 
 use crate::error::Error;
 use common::cni::dispatch::Call;

@@ -114,6 +114,16 @@ pub enum Error {
         /// PCI address or auxiliary device name.
         id: String,
     },
+    /// The id of a device plugin is no name of a device.
+    #[error(
+        "device id {id:?} names no link: it is neither a PCI address nor an auxiliary device, but such an id as the RDMA shared device plugin allocates; set master to choose the link (device in a host-device configuration); RDMA-capable links of this node: {candidates}"
+    )]
+    IdWithoutDevice {
+        /// The id, e.g. `17`.
+        id: String,
+        /// The links that could be named.
+        candidates: Candidates,
+    },
     /// The node has no default route, whose link would be the parent.
     #[error("master is not set and there is no default route to take it from; set master")]
     NoDefaultRoute,
@@ -354,6 +364,7 @@ impl Error {
             | Self::MasterMissing { .. }
             | Self::NoMaster { .. }
             | Self::DeviceWithoutLink { .. }
+            | Self::IdWithoutDevice { .. }
             | Self::NoDefaultRoute
             | Self::WrongLinkLayer { .. }
             | Self::WrongKind { .. }

@@ -7,7 +7,7 @@ pub(crate) mod bond;
 pub use bond::{Bond, BondPort};
 
 use crate::config::preferences::layer;
-use crate::config::{Config, ResolvedMaster};
+use crate::config::{Config, ResolvedMaster, names_a_device};
 use crate::error::{Candidates, Error, Step};
 use crate::intent::is_made_by_software;
 use crate::kernel::{Kernel, Side, link_by_index, links};
@@ -136,7 +136,14 @@ fn find_master(
     let name = match master {
         ResolvedMaster::Named(name) => name.clone(),
         ResolvedMaster::Device(id) => {
-            return device_link(kernel, side, id, sysfs.netdevs_of(id).unwrap_or_default());
+            let names = sysfs.netdevs_of(id).unwrap_or_default();
+            if names.is_empty() && !names_a_device(id) {
+                return Err(Error::IdWithoutDevice {
+                    id: id.clone(),
+                    candidates: candidates(kernel, sysfs, side),
+                });
+            }
+            return device_link(kernel, side, id, names);
         }
         ResolvedMaster::KernelPath(folder) => {
             let names = sysfs.netdevs_in(folder).unwrap_or_default();

@@ -438,7 +438,7 @@ fn first_of<'a, T>(
 }
 
 /// Whether `id` has the form of a PCI address or of an auxiliary device (`mlx5_core.sf.4`).
-fn names_a_device(id: &str) -> bool {
+pub(crate) fn names_a_device(id: &str) -> bool {
     id.contains([':', '.'])
 }
 

@@ -75,10 +75,11 @@ fn number(error: &Error) -> usize {
         Error::AddressAnswered { .. } => 32,
         Error::Probe { .. } => 33,
         Error::NoConnectedMode { .. } => 34,
+        Error::IdWithoutDevice { .. } => 35,
     }
 }
 
-const VARIANTS: usize = 35;
+const VARIANTS: usize = 36;
 
 /// Every variant with its code, its message, and its details.
 fn table() -> Vec<(Error, u32, &'static str, &'static str)> {
@@ -176,6 +177,15 @@ fn of_configuration() -> Vec<(Error, u32, &'static str, &'static str)> {
             },
             7,
             "device 0000:3b:00.1 has no network interface in the host's namespace; is it bound to its driver, or already in a pod?",
+            "",
+        ),
+        (
+            Error::IdWithoutDevice {
+                id: "17".to_owned(),
+                candidates: Candidates::default(),
+            },
+            7,
+            "device id \"17\" names no link: it is neither a PCI address nor an auxiliary device, but such an id as the RDMA shared device plugin allocates; set master to choose the link (device in a host-device configuration); RDMA-capable links of this node: none (is the driver loaded?)",
             "",
         ),
         (

@@ -191,12 +191,24 @@ fn a_device_is_found_by_its_pci_address() {
     )
     .unwrap();
     assert_eq!(host.master.name, "eth1");
-    for id in ["0000:3b:00.7", "mlx5_core.sf.4", "17"] {
+    for id in ["0000:3b:00.7", "mlx5_core.sf.4"] {
         let expected = format!(
             "device {id} has no network interface in the host's namespace; is it bound to its driver, or already in a pod?"
         );
         assert_eq!(text(&node, links.clone(), json!({"deviceID": id})), expected);
     }
+}
+
+#[test]
+fn a_shared_device_id_without_a_master_asks_for_a_master() {
+    let (node, links) = five_links();
+    let candidates = "RDMA-capable links of this node: ib0 (InfiniBand, mlx5_0/1, active), eth1 (Ethernet, mlx5_1/1, down)";
+    assert_eq!(
+        text(&node, links, json!({"deviceID": "17"})),
+        format!(
+            "device id \"17\" names no link: it is neither a PCI address nor an auxiliary device, but such an id as the RDMA shared device plugin allocates; set master to choose the link (device in a host-device configuration); {candidates}"
+        )
+    );
 }
 
 #[test]

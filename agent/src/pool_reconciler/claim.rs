@@ -62,6 +62,9 @@ pub(super) struct Claims {
     attempts: u64,
     /// The block of the last claim that ended without an answer from the API server.
     doubtful: HashMap<Family, BlockCidr>,
+    /// The number of tries that found a taken block since the last claim that succeeded. With a slow API server, the time
+    /// of a plugin ends before the tries do. So the next attempt has fewer left, and the list comes in the end.
+    misses: u128,
     /// When the last list of all blocks found the pool full, if no claim has succeeded since.
     full_since: Option<Instant>,
 }
@@ -72,6 +75,7 @@ impl Claims {
             context,
             attempts: 0,
             doubtful: HashMap::new(),
+            misses: 0,
             full_since: None,
         }
     }
@@ -147,7 +151,7 @@ impl Claims {
             let claimed = u128::try_from(target.blocks).unwrap_or_default();
             let families = accepted.ranges.families().len().max(1) as u128;
             let all = u128::from(self.context.agent.known_blocks());
-            tries(layout.blocks(), claimed / families, all)
+            tries(layout.blocks(), claimed / families, all).saturating_sub(self.misses)
         };
         for position in 0..tries.min(layout.blocks()) {
             let Some(cidr) = order.at(position).and_then(|index| layout.block(index)) else {
@@ -279,6 +283,9 @@ impl Claims {
         if matches!(tried, Ok(_) | Err(ReconcileError::Api(ApiError::Rejected { .. }))) {
             self.doubtful.remove(&family);
         }
+        if matches!(tried, Ok(Attempt::Taken)) {
+            self.misses += 1;
+        }
         tried
     }
 
@@ -360,6 +367,7 @@ impl Claims {
 
     fn claimed(&mut self, name: &str, cidr: BlockCidr) -> Attempt {
         self.full_since = None;
+        self.misses = 0;
         self.context.agent.metrics.claimed(&self.context.pool);
         tracing::info!(pool = %self.context.pool, block = name, cidr = %cidr, "claimed a block");
         Attempt::Claimed

@@ -3,9 +3,11 @@
 
 use agents::pools::simple;
 use agents::{Attachment, Member, Site};
+use api::NodeRef;
 use apiserver::install::until;
 use apiserver::{Fault, Proxy};
 use serde_json::json;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -57,6 +59,7 @@ async fn a_slow_api_server_does_not_block_other_work_of_the_agent() {
     a_plugin_does_not_wait_for_a_block_claimed_in_advance(&site).await;
     a_request_before_the_agent_has_listed_pools_gets_a_clear_error(&site).await;
     continuous_requests_do_not_delay_a_pool_edit(&site).await;
+    slow_claims_of_taken_blocks_end_with_a_list(&site).await;
     an_agent_that_lists_blocks_last_serves_every_pool(&site).await;
     crate::proxied::the_agent_takes_its_proxy_from_the_environment(&site).await;
 }
@@ -166,6 +169,27 @@ async fn continuous_requests_do_not_delay_a_pool_edit(site: &Site) {
             });
         });
     });
+}
+
+/// Every block has an owner. The tries that precede the list take longer than a plugin waits, and plugins never pause.
+async fn slow_claims_of_taken_blocks_end_with_a_list(site: &Site) {
+    site.simple("rail2", "10.4.0.0/24").await;
+    site.wait_condition("rail2", "Ready", "True").await;
+    let gone = NodeRef {
+        node: "elsewhere".to_owned(),
+        node_uid: "elsewhere".to_owned(),
+    };
+    site.crowd("rail2", Ipv4Addr::new(10, 4, 0, 0), 16, |_| gone.clone())
+        .await;
+    let (node, proxy) = behind(site, "slow").await;
+    disturb_claims(&proxy, u32::MAX, Fault::Delay(Duration::from_millis(800)));
+    node.start();
+    until("the agent listens", async || node.socket().exists()).await;
+    until("all blocks are listed", async || {
+        node.error("rail2", &Attachment::of("one"));
+        node.number("rdmanet_claim_lists_total{pool=\"rail2\"}") > 0
+    })
+    .await;
 }
 
 async fn an_agent_that_lists_blocks_last_serves_every_pool(site: &Site) {

@@ -5,7 +5,6 @@
 //! Invariant: a process that is killed at a request has not made it. Every process of a call has ended when the call
 //! returns. A filter (seccomp(2)) selects the requests, because a stop at every system call takes seconds under
 //! emulation. The filter knows the system calls of `x86_64`, the architecture of the VM and the build machines.
-//! emulation. Knows the system calls of `x86_64`, which is what the VM and the build machines are.
 
 mod request;
 

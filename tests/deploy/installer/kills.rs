@@ -5,26 +5,18 @@ use crate::host::{BIN, Host, earlier, is_real};
 use agent::install::PLUGINS;
 use nix::sys::signal::Signal;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::Path;
 use tests::Call;
 use tests::trace::{Process, Scope, Step, Victim};
 
-/// The installer as a program without arguments, as the tracer needs it.
-fn script(host: &Host, errand: &str) -> PathBuf {
-    let path = host.beside(&format!("{errand}.sh"));
-    fs::write(
-        &path,
-        format!("#!/bin/sh\nexec {}\n", host.words(errand).join(" ")),
-    )
-    .unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    path
-}
-
 /// Runs `errand` and kills it before its request `number`. Without a number, runs it to the end.
 fn run(host: &Host, errand: &str, number: Option<u32>) -> Vec<Step> {
-    let call = Call::new(&script(host, errand)).env("PATH", "/usr/bin:/bin");
+    // The tracer starts a program without arguments. A script in a file would not do: while another test forks, the kernel may
+    // still count the file as open for writing, and execve fails (ETXTBSY).
+    let script = format!("exec {}\n", host.words(errand).join(" "));
+    let call = Call::new(Path::new("/bin/sh"))
+        .stdin(script)
+        .env("PATH", "/usr/bin:/bin");
     let traced = call.traced(Scope::Changes, |step| {
         (step.by == Process::Plugin && Some(step.number) == number).then_some((Victim::All, Signal::SIGKILL))
     });

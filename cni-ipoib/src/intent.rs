@@ -15,6 +15,7 @@ pub use made::Made;
 pub(crate) use snapshot::boot;
 pub use snapshot::{Snapshot, Sysctls};
 
+use common::collector::PodId;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -26,6 +27,9 @@ pub struct Intent {
     pub netns: PathBuf,
     /// The namespace's device and inode: the path may be reused for another container.
     pub netns_id: (u64, u64),
+    /// The pod, if the runtime named it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod: Option<PodId>,
     /// The parent.
     pub master: String,
     /// Why this parent was chosen, if there was a choice.

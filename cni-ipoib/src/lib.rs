@@ -8,7 +8,7 @@
 //! plugin; everything below takes the kernel as an argument.
 //!
 //! ```text
-//! add check del gc status       | one file per CNI verb
+//! add check collect del gc status | one file per CNI verb; the collector, which removes for the agent
 //! attach teardown               | the steps of ADD with their undo; the removal of an attachment
 //! detach device                 | finds and deletes links; facts, plan and state of a whole link
 //! plan                          | pure
@@ -26,6 +26,7 @@
 mod add;
 pub mod attach;
 mod check;
+pub mod collect;
 pub mod config;
 mod del;
 pub mod detach;
@@ -55,7 +56,6 @@ mod teardown;
 use common::cni::dispatch::{Call, Plugin};
 use common::cni::{self, Attachment, CniResult, Env, GcConf};
 use config::Paths;
-use kernel::Namespaces;
 use node::Node;
 use std::path::Path;
 
@@ -69,10 +69,9 @@ pub struct CniIpoib {
 impl CniIpoib {
     /// The plugin as it runs on a node.
     pub fn on_node(env: &Env) -> Result<Self, cni::Error> {
-        Ok(Self::new(
-            Paths::of_node(env)?,
-            Box::new(|netns| Ok(Box::new(Namespaces::open(netns)?))),
-        ))
+        Ok(Self {
+            node: Node::of_process(env)?,
+        })
     }
 
     /// The plugin with other paths and another kernel.

@@ -4,7 +4,10 @@
 use crate::error::Error;
 use common::netns::{self, Netns};
 use nix::errno::Errno;
+use nix::sys::statfs::{NSFS_MAGIC, statfs};
+use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Opens the container's namespace for ADD and CHECK.
@@ -54,6 +57,23 @@ pub(crate) fn pod_if_there(path: &Path, id: Option<(u64, u64)>) -> Result<Option
         return Ok(None);
     }
     Ok(Some(netns))
+}
+
+/// Whether the namespace `id` that ADD found at `path` is proven gone: nothing is at the path any more, or
+/// another namespace is. Opens no namespace, because an open handle keeps a namespace alive.
+///
+/// Three cases prove nothing: the folder of the path is missing, as where it is not mounted; a file without a
+/// namespace is there, as where a mount was not propagated; the path is below `/proc`, where ids are those of
+/// the caller's PID namespace.
+pub(crate) fn is_gone(path: &Path, id: (u64, u64)) -> bool {
+    if path.starts_with("/proc") {
+        return false;
+    }
+    match (statfs(path), fs::metadata(path)) {
+        (Ok(system), Ok(file)) => system.filesystem_type() == NSFS_MAGIC && (file.dev(), file.ino()) != id,
+        (Err(Errno::ENOENT), _) => path.parent().is_some_and(Path::is_dir),
+        _ => false,
+    }
 }
 
 /// Whether a later attempt to open the path may succeed: the failure is of this process or node, not of the

@@ -4,7 +4,8 @@
 use crate::config::Paths;
 use crate::error::{Error, Step};
 use crate::journal::Journal;
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, Namespaces};
+use common::cni::{self, Env};
 use common::netlink;
 use common::netns::Netns;
 use common::rdma::Sysfs;
@@ -20,6 +21,15 @@ pub(crate) struct Node {
 }
 
 impl Node {
+    /// The node of this process.
+    ///
+    /// # Errors
+    /// Those of [`Paths::of_node`].
+    pub(crate) fn of_process(env: &Env) -> Result<Self, cni::Error> {
+        let open: OpenKernel = Box::new(|netns| Ok(Box::new(Namespaces::open(netns)?)));
+        Ok(Self::new(Paths::of_node(env)?, open))
+    }
+
     pub(crate) fn new(paths: Paths, open: OpenKernel) -> Self {
         Self { paths, open }
     }

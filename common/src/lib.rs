@@ -6,7 +6,7 @@
 //! Floors: a module imports only modules of lower floors (`tests/floors`).
 //!
 //! ```text
-//! probe
+//! probe collector
 //! announce rdma                 | what goes out to neighbours; what sysfs shows
 //! cni netlink                   | the protocol of the runtime, and that of the kernel
 //! packet
@@ -15,6 +15,7 @@
 
 pub mod announce;
 pub mod cni;
+pub mod collector;
 pub mod ethtool;
 pub mod id;
 pub mod lock;

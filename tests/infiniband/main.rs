@@ -30,6 +30,7 @@ mod ipam;
 mod link;
 mod links;
 mod look;
+mod lost_del;
 mod mtu;
 mod multus;
 mod partition;

@@ -14,6 +14,7 @@
 )]
 
 pub mod call;
+pub mod collector;
 pub mod conf;
 pub mod daemon;
 pub mod fail;

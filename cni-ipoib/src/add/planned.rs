@@ -6,6 +6,7 @@ use crate::attach::Attachable;
 use crate::device_info::Hardware;
 use crate::intent::Intent;
 use crate::{device, plan};
+use common::collector::PodId;
 use common::netlink::Link;
 use common::rdma::PciAddress;
 use std::path::PathBuf;
@@ -65,6 +66,7 @@ impl Planned {
         Intent {
             netns: context.path.to_owned(),
             netns_id: context.netns.id(),
+            pod: PodId::of(&context.call.args),
             master: self.master.name.clone(),
             why: self.why.clone(),
             ipam: context.config.ipam.clone(),

@@ -32,6 +32,7 @@ pub(super) fn intent() -> Intent {
     Intent {
         netns: "/run/netns/a".into(),
         netns_id: (4, 4_026_532_000),
+        pod: None,
         master: "ib0".to_owned(),
         why: None,
         ipam: Some("ranges".to_owned()),
@@ -422,6 +423,7 @@ fn attachments_count_as_load_while_their_namespace_exists() {
         let intent = Intent {
             netns: netns.clone(),
             netns_id: (there.dev(), inode),
+            pod: None,
             master: master.to_owned(),
             ..intent()
         };

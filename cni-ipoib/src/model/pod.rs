@@ -32,6 +32,7 @@ impl Pod {
         Intent {
             netns: self.path(),
             netns_id: self.id(),
+            pod: None,
             master: master.to_owned(),
             why: None,
             ipam: None,

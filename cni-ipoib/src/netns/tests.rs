@@ -96,3 +96,20 @@ fn a_passing_failure_does_not_mean_that_a_pod_is_gone() {
     }
     assert!(!is_passing(&io::Error::other("no number")));
 }
+
+#[test]
+fn a_namespace_is_proven_gone_only_by_its_own_folder() {
+    let (dir, there) = (tempfile::tempdir().unwrap(), Pod::new());
+    let path = |name: &str| dir.path().join(name);
+    std::os::unix::fs::symlink(there.path(), path("alive")).unwrap();
+    std::fs::write(path("not-propagated"), "").unwrap();
+    let other = (there.id().0, there.id().1 + 1);
+    assert!(is_gone(&path("removed"), there.id()));
+    assert!(is_gone(&path("alive"), other), "the path has another one now");
+    assert!(!is_gone(&path("alive"), there.id()));
+    assert!(!is_gone(&path("not-propagated"), there.id()));
+    assert!(!is_gone(&path("no-folder/removed"), there.id()));
+    for of_a_process in ["/proc/0/ns/net", "/proc/self/ns/net"] {
+        assert!(!is_gone(Path::new(of_a_process), there.id()), "{of_a_process}");
+    }
+}

@@ -4,6 +4,8 @@
 use super::{devices, in_both_modes, unchanged, whole_link, with_settings};
 use crate::fabric::{address, network, plain, reaches, run_exclusive, soon};
 use crate::verbs::write_bandwidth;
+use common::collector::Reply;
+use tests::collector::{Collector, POD_ARGS};
 use tests::{Node, Pod, json};
 
 #[test]
@@ -71,6 +73,29 @@ fn del_restores_the_link_of_a_dead_pod() {
         with_settings(node, "ib1", 4092, || {
             let conf = whole_link(node, "ib1");
             dead(node, &conf).detach(&conf, "net1");
+        });
+    });
+}
+
+/// In exclusive mode the RDMA device returns as well.
+#[test]
+fn the_collector_restores_the_link_of_a_pod_that_lost_its_del() {
+    in_both_modes(|node| {
+        with_settings(node, "ib1", 4092, || {
+            let conf = whole_link(node, "ib1");
+            let pod = node.pod();
+            let add = pod.call("ADD", &conf, "net1").env("CNI_ARGS", POD_ARGS).run();
+            pod.keep(&conf, "net1", &add.result());
+            pod.die();
+            let collector = Collector::start(node);
+            let dead = collector.dead();
+            assert_eq!(dead.len(), 1, "{dead:?}");
+            assert_eq!(collector.collect(&dead[0]), Reply::Collected);
+            assert_eq!(collector.dead(), []);
+            // The link is back before DEL, which releases the address.
+            assert!(node.link_names().contains(&"ib1".to_owned()));
+            drop(collector);
+            pod.detach(&conf, "net1");
         });
     });
 }

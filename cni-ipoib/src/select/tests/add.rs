@@ -32,6 +32,7 @@ fn attached_before(fixture: &Fixture, network: &str, container: &str, master: &s
     let (device, inode) = fixture.pod.id();
     let intent = Intent {
         netns_id: (device, inode + u64::from(!lives)),
+        pod: None,
         master: master.to_owned(),
         ..fixture.intent()
     };

@@ -8,6 +8,7 @@ pub use link_scope::{LinkScope, LinkScopeError};
 use api::pace::{self, period};
 use api::quarantine::Quarantines;
 use clap::Args;
+use common::collector::{SOCKET, SOCKET_VARIABLE};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -26,6 +27,9 @@ pub struct Config {
     /// The Unix socket on which the agent serves the plugins
     #[arg(long, env = "RDMANET_AGENT_SOCKET", default_value = ipam::agent::SOCKET)]
     pub socket: PathBuf,
+    /// The Unix socket of the node's collector
+    #[arg(long, env = SOCKET_VARIABLE, default_value = SOCKET)]
+    pub collector: PathBuf,
     /// The address of /metrics, /healthz and /readyz
     #[arg(long, env = "RDMANET_LISTEN", default_value = "127.0.0.1:9471")]
     pub listen: SocketAddr,

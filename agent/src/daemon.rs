@@ -8,7 +8,7 @@ use crate::inputs::Source;
 use crate::lock::NodeLock;
 use crate::pool_reconciler::{Message, PoolReconciler};
 use crate::serve::Reconcilers;
-use crate::{links, serve};
+use crate::{garbage, links, serve};
 use api::IpPool;
 use api::client::Clients;
 use api::http::ListenError;
@@ -91,6 +91,8 @@ pub async fn run(
     supervisor.spawn("plugin socket", socket);
     let http = api::http::run(listener, agent.clone(), supervisor.clone());
     supervisor.spawn("metrics and health", http);
+    let collection = supervisor.until_stopped(garbage::run(agent.clone()));
+    supervisor.spawn("collection of garbage", collection);
     supervisor.spawn("links", supervisor.until_stopped(links::run(agent)));
     let ended = supervisor.finish(STOP_TIMEOUT).await;
     let _ = std::fs::remove_file(path);

@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! daemon
-//! block_watch links serve
+//! block_watch garbage links serve
 //! pool_reconciler                               | one task per pool
 //! agent                                         | what all tasks share
 //! inputs install liveness metrics namespaces node
@@ -19,6 +19,7 @@ pub mod agent;
 pub(crate) mod block_watch;
 pub mod config;
 pub mod daemon;
+pub(crate) mod garbage;
 pub(crate) mod inputs;
 pub mod install;
 pub mod links;

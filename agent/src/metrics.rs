@@ -28,6 +28,11 @@ struct SourceLabels {
     source: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabels {
+    kind: &'static str,
+}
+
 /// All metrics of the agent.
 #[derive(Default)]
 pub struct Metrics {
@@ -41,6 +46,8 @@ pub struct Metrics {
     lists: Family<PoolLabels, Counter>,
     returns: Family<PoolLabels, Counter>,
     freed: Family<PoolLabels, Counter>,
+    collected: Family<KindLabels, Counter>,
+    uncollected: Gauge,
     rounds_failed: Family<PoolLabels, Counter>,
     requests: Family<RequestLabels, Counter>,
     requests_timed_out: Family<PoolLabels, Counter>,
@@ -52,6 +59,7 @@ impl Metrics {
     /// Registers everything under the names that are served.
     pub fn register(&self, all: &mut Registry) {
         self.register_latencies(all);
+        self.register_garbage(all);
         all.register("blocks", "Blocks in this node's file", self.blocks.clone());
         all.register(
             "addresses_used",
@@ -99,6 +107,19 @@ impl Metrics {
             "link_changes",
             "Changes of a link's carrier",
             self.link_changes.clone(),
+        );
+    }
+
+    fn register_garbage(&self, all: &mut Registry) {
+        all.register(
+            "garbage_collected",
+            "Attachments, and leases of ranges, of pods that were gone without a DEL",
+            self.collected.clone(),
+        );
+        all.register(
+            "garbage_left",
+            "Attachments that are proven unused and could not be removed",
+            self.uncollected.clone(),
         );
     }
 
@@ -168,6 +189,16 @@ impl Metrics {
 
     pub(crate) fn freed(&self, pool: &PoolName) {
         self.freed.get_or_create(&PoolLabels::of(pool)).inc();
+    }
+
+    /// The agent collected an attachment, or a lease of ranges.
+    pub(crate) fn collected(&self, kind: &'static str) {
+        self.collected.get_or_create(&KindLabels { kind }).inc();
+    }
+
+    /// The number of attachments that are proven unused and could not be removed.
+    pub(crate) fn uncollected(&self, count: usize) {
+        self.uncollected.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     pub(crate) fn round_failed(&self, pool: &PoolName) {

@@ -4,6 +4,7 @@
 //! Invariant: `pool.json` is written under the store's lock, based on the content that was read under the same lock.
 
 use block::{LocalBlock, Mode, Usage};
+use common::cni::id::is_name;
 use common::cni::{Code, Error};
 use ipam::clock::KernelClock;
 use ipam::config::Place;
@@ -54,6 +55,15 @@ impl Stores {
         folder.join("pool.json").exists()
     }
 
+    /// The networks with ranges that have leases on this node.
+    pub fn networks(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(&self.data_dir).into_iter().flatten().flatten();
+        let name = |entry: std::fs::DirEntry| entry.file_name().into_string().ok();
+        let mut networks: Vec<String> = entries.filter_map(name).collect();
+        networks.retain(|name| name != POOLS && is_name(name) && self.data_dir.join(name).is_dir());
+        networks
+    }
+
     /// Runs `work` on the store of `pool`, on a thread for blocking work.
     ///
     /// # Errors
@@ -63,7 +73,26 @@ impl Stores {
         pool: &PoolName,
         work: impl FnOnce(&Store<'_>) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
-        let place = Place::of_pool(&self.data_dir, pool);
+        self.at(Place::of_pool(&self.data_dir, pool), work).await
+    }
+
+    /// Runs `work` on the store of a network with ranges, on a thread for blocking work.
+    ///
+    /// # Errors
+    /// The errors of `work`.
+    pub async fn with_ranges<T: Send + 'static>(
+        &self,
+        network: &str,
+        work: impl FnOnce(&Store<'_>) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        self.at(Place::of_ranges(&self.data_dir, network), work).await
+    }
+
+    async fn at<T: Send + 'static>(
+        &self,
+        place: Place,
+        work: impl FnOnce(&Store<'_>) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
         let disk = self.disk.clone();
         let done = tokio::task::spawn_blocking(move || {
             let node = ipam::store::Node {

@@ -58,3 +58,17 @@ pub fn silent_clients() -> Clients {
     });
     Client::new(never, "default").into()
 }
+
+/// Clients of an API server that answers a request for a URI with a status code and an object.
+///
+/// # Panics
+/// Without a tokio runtime.
+pub fn scripted_clients(mut answer: impl FnMut(&str) -> (u16, Value) + Send + 'static) -> Clients {
+    let scripted = service_fn(move |request: Request<Body>| {
+        let (code, object) = answer(&request.uri().to_string());
+        let body = Body::from(object.to_string().into_bytes());
+        let response = Response::builder().status(code).body(body).unwrap();
+        std::future::ready(Ok::<_, std::io::Error>(response))
+    });
+    Client::new(scripted, "default").into()
+}

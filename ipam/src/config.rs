@@ -130,6 +130,18 @@ impl Place {
             is_pool: true,
         }
     }
+
+    /// The store of a network with ranges, below `data_dir`, for a process without its configuration. The
+    /// configured cooldown is unknown there, so such a process ends the rest of no address.
+    pub fn of_ranges(data_dir: &Path, network: &str) -> Self {
+        Self {
+            name: network.to_owned(),
+            network: network.to_owned(),
+            dir: data_dir.join(network),
+            cooldown: Duration::MAX,
+            is_pool: false,
+        }
+    }
 }
 
 /// `dataDir`, or the default.

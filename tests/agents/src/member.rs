@@ -174,6 +174,16 @@ impl Member {
         self.dir.path().join("agent.sock")
     }
 
+    /// Where the collector of the node listens, if a test starts one.
+    pub fn collector(&self) -> PathBuf {
+        self.dir.path().join("collector.sock")
+    }
+
+    /// Where `cni-ipoib` keeps its journal.
+    pub fn state(&self) -> PathBuf {
+        self.dir.path().join("state")
+    }
+
     /// Starts the agent.
     pub fn start(&self) {
         let mut command = Command::new(program("rdmanet-agent"));
@@ -186,6 +196,8 @@ impl Member {
             .arg(self.data())
             .arg("--socket")
             .arg(self.socket())
+            .arg("--collector")
+            .arg(self.collector())
             .args(&self.flags);
         self.agent.spawn(&mut command);
     }

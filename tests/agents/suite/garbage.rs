@@ -8,16 +8,16 @@ use std::process::Command;
 use std::time::Duration;
 
 /// A network namespace with a name, until it is dropped.
-struct Named(String);
+pub(crate) struct Named(pub(crate) String);
 
 impl Named {
-    fn new(test: &str) -> Self {
+    pub(crate) fn new(test: &str) -> Self {
         let name = format!("rdmanet-{test}-{}", std::process::id());
         assert!(ip(&["netns", "add", &name]), "ip netns add needs root");
         Self(name)
     }
 
-    fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         PathBuf::from("/run/netns").join(&self.0)
     }
 }
@@ -28,7 +28,7 @@ impl Drop for Named {
     }
 }
 
-fn ip(args: &[&str]) -> bool {
+pub(crate) fn ip(args: &[&str]) -> bool {
     Command::new("ip")
         .args(args)
         .output()

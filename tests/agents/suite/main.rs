@@ -18,6 +18,7 @@ mod late;
 mod life;
 mod links;
 mod lost;
+mod lost_del;
 mod nodes;
 mod orphans;
 mod patience;

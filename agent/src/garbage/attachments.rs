@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Attachments in the journal of `cni-ipoib`. The collector lists and removes them; this agent decides.
+
+use super::client::{self, ClientError};
+use super::report;
+use super::suspects::Suspects;
+use super::witness::evidence;
+use crate::agent::{Agent, ReconcileError};
+use common::collector::{DeadAttachment, Reply};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The label of the metrics.
+const KIND: &str = "attachment";
+
+/// The attachments whose DEL seems to be lost.
+pub(super) struct Attachments {
+    agent: Arc<Agent>,
+    suspects: Suspects<DeadAttachment>,
+    /// Why the collector did not answer last time, which is in the log.
+    trouble: Option<String>,
+}
+
+impl Attachments {
+    pub(super) fn new(agent: Arc<Agent>) -> Self {
+        Self {
+            agent,
+            suspects: Suspects::default(),
+            trouble: None,
+        }
+    }
+
+    /// Removes what is proven unused, and remembers what is suspect.
+    pub(super) async fn collect(&mut self) {
+        let dead = match client::list(&self.agent.config.collector).await {
+            Ok(dead) => dead,
+            Err(error) => return self.report_silence(&error),
+        };
+        self.trouble = None;
+        if let Err(e) = self.collect_all(dead).await {
+            report(&e, "collection of attachments failed");
+        }
+    }
+
+    async fn collect_all(&mut self, dead: Vec<DeadAttachment>) -> Result<(), ReconcileError> {
+        let mut seen = HashSet::new();
+        let mut left = 0;
+        for dead in dead {
+            let Some(evidence) = evidence(&self.agent, &dead.pod, dead.replaced).await? else {
+                continue;
+            };
+            let suspected = self.suspects.observe(&dead, Instant::now());
+            let proven = suspected >= self.agent.config.observation_interval;
+            if !proven || !self.remove(&dead, suspected, &evidence).await {
+                left += usize::from(proven);
+                seen.insert(dead);
+            }
+        }
+        self.suspects.keep_only(&seen);
+        self.agent.metrics.uncollected(left);
+        Ok(())
+    }
+
+    /// Returns whether nothing of the attachment is left.
+    async fn remove(&mut self, dead: &DeadAttachment, suspected: Duration, evidence: &str) -> bool {
+        let DeadAttachment {
+            network,
+            attachment,
+            pod,
+            ..
+        } = dead;
+        let why = match client::collect(&self.agent.config.collector, dead).await {
+            Ok(Reply::Collected) => {
+                tracing::warn!(network, %attachment, pod = %pod.name, namespace = %pod.namespace, uid = %pod.uid, seconds = suspected.as_secs(), evidence, "collected an attachment without a pod");
+                self.agent.metrics.collected(KIND);
+                return true;
+            }
+            Ok(Reply::Kept(why) | Reply::Failed(why)) => why,
+            Ok(other @ Reply::Dead(_)) => format!("unexpected reply {other:?}"),
+            Err(error) => error.to_string(),
+        };
+        if self.suspects.is_news(dead, &why) {
+            tracing::warn!(network, %attachment, pod = %pod.name, namespace = %pod.namespace, why, "removing an attachment without a pod failed");
+        }
+        false
+    }
+
+    /// Logs each reason once. Suspicions end: two observations prove something only if no restart is between them.
+    fn report_silence(&mut self, error: &ClientError) {
+        self.suspects.keep_only(&HashSet::new());
+        let (why, socket) = (error.to_string(), self.agent.config.collector.display());
+        if self.trouble.as_ref() == Some(&why) {
+            return;
+        }
+        if matches!(error, ClientError::Absent) {
+            tracing::info!(%socket, "no collector listens; attachments without a pod wait for DEL or GC");
+        } else {
+            tracing::warn!(%socket, error = why, "asking the collector failed");
+        }
+        self.trouble = Some(why);
+    }
+}

@@ -103,7 +103,7 @@ fn on_openshift_only_the_uninstaller_has_the_sys_admin_capability() {
     let constraints = |name| find(&objects, "SecurityContextConstraints", name);
     assert_eq!(
         constraints("rdmanet-agent")["allowedCapabilities"],
-        json!(["DAC_OVERRIDE"])
+        json!(["DAC_OVERRIDE", "NET_ADMIN"])
     );
     assert_eq!(
         constraints("rdmanet-uninstall")["allowedCapabilities"],
@@ -146,17 +146,25 @@ fn each_container_has_only_the_host_paths_and_capabilities_it_needs() {
         ("/run/rdmanet/agent", true),
         ("/var/run/netns", false),
     ]);
+    let of_collector = paths(&[
+        ("/run/rdmanet", true),
+        ("/var/run/k8s.cni.cncf.io", true),
+        ("/var/run/netns", false),
+    ]);
     for (_, folder) in FOLDERS {
         let objects = kustomized(folder);
         let pod = &find(&objects, "DaemonSet", "rdmanet-agent")["spec"]["template"]["spec"];
         let (agent, installer) = (&pod["containers"][0], &pod["initContainers"][0]);
+        let collector = &pod["containers"][1];
         assert_eq!(
             containers(pod).count(),
-            2,
+            3,
             "{folder}: a container that no test knows"
         );
         assert_eq!(host_paths(pod, agent), of_agent, "{folder}");
         assert_eq!(added(agent), [""; 0], "{folder}");
+        assert_eq!(host_paths(pod, collector), of_collector, "{folder}");
+        assert_eq!(added(collector), ["NET_ADMIN"], "{folder}");
         assert_eq!(
             host_paths(pod, installer),
             paths(&[(plugins(folder), true)]),
@@ -189,6 +197,11 @@ fn only_the_agent_container_has_a_service_account_token() {
         let installer = &pod["initContainers"][0]["volumeMounts"];
         assert_eq!(installer.as_array().unwrap().len(), 1, "{folder}");
         assert_ne!(installer[0]["name"], others[0]["name"], "{folder}");
+        let collector = pod["containers"][1]["volumeMounts"].as_array().unwrap();
+        assert_eq!(pod["containers"][1].get("env"), None, "{folder}");
+        for mount in collector {
+            assert_ne!(mount["name"], others[0]["name"], "{folder}");
+        }
     }
 }
 

@@ -72,9 +72,13 @@ fn invalid_chart_values_are_refused_with_the_path_or_the_allowed_values() {
 }
 
 #[test]
-fn both_containers_use_the_image_and_its_pull_secrets() {
+fn all_containers_use_the_image_and_its_pull_secrets() {
     let pod = pod(&["imagePullPolicy=Always", "imagePullSecrets={one,two}"]);
-    for container in [&pod["initContainers"][0], &pod["containers"][0]] {
+    for container in [
+        &pod["initContainers"][0],
+        &pod["containers"][0],
+        &pod["containers"][1],
+    ] {
         assert_eq!(container["image"], "registry.example/net/rdmanet-agent:0.1.0");
         assert_eq!(container["imagePullPolicy"], "Always");
     }
@@ -114,6 +118,10 @@ fn chart_values_become_variables_of_the_agent_and_the_installer() {
     );
     let agent = &pod_spec["containers"][0];
     assert_eq!(variable(agent, "RDMANET_LOG"), Some(json!("debug")));
+    assert_eq!(
+        variable(&pod_spec["containers"][1], "RDMANET_LOG"),
+        Some(json!("debug"))
+    );
     assert_eq!(variable(agent, "RDMANET_QUARANTINE"), Some(json!("1h30m")));
     assert_eq!(variable(agent, "RDMANET_QUARANTINE_IN_USE"), Some(json!("24h")));
     assert_eq!(variable(agent, "RDMANET_LINKS"), Some(json!("ib*,bond0")));

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Paths of the programs under test.
 
+mod freshness;
+
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
 
 /// The folder of all plugins in the fabric's VM.
 const IN_VM: &str = "/opt/cni/bin";
@@ -18,6 +21,7 @@ pub fn ours() -> &'static Path {
                 std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
             target.join("x86_64-unknown-linux-musl/release")
         });
+        let is_built = given("RDMANET_BIN").is_none() && built.is_some();
         let dir = given("RDMANET_BIN")
             .or(built)
             .unwrap_or_else(|| PathBuf::from(IN_VM));
@@ -27,21 +31,39 @@ pub fn ours() -> &'static Path {
                 "{plugin} is not in {}: run `cargo build --release --target x86_64-unknown-linux-musl`, or set RDMANET_BIN",
                 dir.display()
             );
+            if is_built {
+                require_fresh(&dir.join(plugin), "cargo build --release --target x86_64-unknown-linux-musl -p cni-ipoib -p ipam");
+            }
         }
         dir
     })
 }
 
-/// A program that `cargo build` has built for this machine, in the folder of the running test.
+/// A program that `cargo build` has built for this machine, in the folder of the running test. Its sources are compared once, so
+/// they may change while a suite runs.
 pub fn program(name: &str) -> PathBuf {
-    let here = std::env::current_exe().unwrap();
-    let path = here.parent().and_then(Path::parent).unwrap().join(name);
-    assert!(
-        path.is_file(),
-        "{} is not there: run `cargo build --workspace --bins`",
-        path.display()
-    );
-    path
+    static FOUND: LazyLock<Mutex<HashMap<String, PathBuf>>> = LazyLock::new(Mutex::default);
+    let find = || {
+        let here = std::env::current_exe().unwrap();
+        let path = here.parent().and_then(Path::parent).unwrap().join(name);
+        let build = "cargo build --workspace --bins";
+        assert!(path.is_file(), "{} is not there: run `{build}`", path.display());
+        require_fresh(&path, build);
+        path
+    };
+    let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+    found.entry(name.to_owned()).or_insert_with(find).clone()
+}
+
+/// Fails if `program` is older than its sources in this workspace. `build` is the command that builds it.
+fn require_fresh(program: &Path, build: &str) {
+    let Some(root) = workspace() else { return };
+    if let Some(why) = freshness::staleness(program, &root) {
+        panic!(
+            "{} is not what this workspace builds: {why}; run `{build}`",
+            program.display()
+        );
+    }
 }
 
 /// The folder of the reference plugins: `RDMANET_PEERS`, else the output of `tests/go/build --group cni`, else

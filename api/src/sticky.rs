@@ -124,7 +124,7 @@ pub fn end_of_reservation(
     }
     let accepted = pool.status.as_ref().and_then(|status| status.accepted.as_ref());
     if accepted.is_some_and(|spec| spec.sticky == Sticky::Never) {
-        return Some("its pool keeps addresses for nobody any more".to_owned());
+        return Some("its pool has no sticky addresses any more".to_owned());
     }
     let Some(set) = set else {
         return Some(format!(

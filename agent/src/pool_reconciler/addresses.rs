@@ -198,7 +198,7 @@ impl Addresses {
             return Ok(None);
         }
         if ours && noted > accepted.generation {
-            let why = "has just been changed, and this node has not heard of it; try again";
+            let why = "has changed, and this node has not received the change yet; try again";
             return Ok(Some(format!("pool {} {why}", self.context.pool)));
         }
         Ok(Some(format!(

@@ -49,7 +49,7 @@ impl PoolReconciler {
             return;
         }
         let why = format!(
-            "pool {}: this node's agent has not heard of pools and blocks from the API server since it started; see its log, and whether the API server can be reached from this node",
+            "pool {}: this node's agent has received no pools and blocks from the API server since it started; see its log, and whether the API server can be reached from this node",
             self.context.pool
         );
         let reply = Reply::refused(Error::new(Code::API_UNREACHABLE, why));

@@ -137,7 +137,7 @@ fn the_reason_why_a_kept_address_is_freed_is_reported() {
     for (pool, set, word) in [
         (None, Some(&set), "pool is gone"),
         (Some(&leaving), Some(&set), "being deleted"),
-        (Some(&pool("Never")), Some(&set), "for nobody"),
+        (Some(&pool("Never")), Some(&set), "no sticky addresses"),
         (Some(&kept), None, "StatefulSet train/db is gone"),
     ] {
         let why = end_of_reservation(&holder("db-0"), pool, set).unwrap();

@@ -3,7 +3,7 @@
 //!
 //! Invariant: every wait has a deadline, and ends at once with the cause when the VM is gone.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(900);
 /// The nodes of the cluster. The HCA of the second one is accelerated, that of the first is plain.
 pub(crate) const NODES: [&str; 2] = ["node-1", "node-2"];
 
-/// A running cluster with rdmanet installed. It ends with this process.
+/// A running cluster with rdmanet installed.
 pub(crate) struct Cluster {
     kubeconfig: PathBuf,
     kubectl: PathBuf,
@@ -40,12 +40,32 @@ fn said(output: &Output) -> String {
 }
 
 /// What a command prints; the test fails when the command does.
-fn run(command: &mut Command) -> String {
+pub(crate) fn run(command: &mut Command) -> String {
     let output = command
         .output()
         .unwrap_or_else(|e| panic!("cannot start {command:?}: {e}"));
     assert!(output.status.success(), "{command:?} failed: {}", said(&output));
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+/// Runs a step and prints how long it took, for the table of README.md.
+pub(crate) fn timed<T>(what: &str, step: impl FnOnce() -> T) -> T {
+    let start = Instant::now();
+    let result = step();
+    println!("did: {what} in {} s", start.elapsed().as_secs());
+    result
+}
+
+/// Starts a cluster that ends with this process.
+fn up() -> PathBuf {
+    let pid = std::process::id().to_string();
+    let kubeconfig = Command::new(here().join("up"))
+        .args(["--accelerated", "1", "--memory", "1024", "--until-exit", &pid])
+        .stderr(Stdio::inherit())
+        .output()
+        .unwrap();
+    assert!(kubeconfig.status.success(), "tests/node/up failed: see above");
+    PathBuf::from(String::from_utf8(kubeconfig.stdout).unwrap().trim())
 }
 
 impl Cluster {
@@ -56,21 +76,20 @@ impl Cluster {
         shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Starts a cluster, or uses the one of `RDMANET_CLUSTER`, the KUBECONFIG that tests/node/up printed for the options of `up` below.
     fn start() -> Self {
-        let pid = std::process::id().to_string();
-        let kubeconfig = Command::new(here().join("up"))
-            .args(["--accelerated", "1", "--until-exit", &pid])
-            .stderr(Stdio::inherit())
-            .output()
-            .unwrap();
-        assert!(kubeconfig.status.success(), "tests/node/up failed: see above");
-        let kubeconfig = PathBuf::from(String::from_utf8(kubeconfig.stdout).unwrap().trim());
+        let kubeconfig = std::env::var_os("RDMANET_CLUSTER").map_or_else(up, PathBuf::from);
         let tools = run(Command::new(repository().join("tests/go/build")).arg("kubectl"));
         let cluster = Self {
             kubeconfig,
             kubectl: Path::new(&tools).join("kubectl"),
         };
-        crate::install::install(&cluster);
+        if cluster
+            .try_kubectl(&["get", "namespace", "rdmanet-system"])
+            .is_err()
+        {
+            timed("installation", || crate::install::install(&cluster));
+        }
         cluster
     }
 
@@ -98,6 +117,14 @@ impl Cluster {
         } else {
             Err(said(&output))
         }
+    }
+
+    /// Applies these objects, as `kubectl apply -f`.
+    pub(crate) fn apply(&self, objects: &[Value]) {
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+        let file = self.folder().join("objects.json");
+        std::fs::write(&file, list.to_string()).unwrap();
+        run(self.command(&self.kubectl, &["apply", "-f"]).arg(file));
     }
 
     /// A kubectl that runs beside the test.
@@ -130,6 +157,24 @@ impl Cluster {
         } else {
             Err(said(&output))
         }
+    }
+
+    /// Waits until the program runs on the node, and returns its process id.
+    pub(crate) fn runs(&self, node: &str, program: &str) -> String {
+        self.until(&format!("{program} runs on {node}"), || {
+            self.try_at(node, &["pidof", program])
+        })
+    }
+
+    /// Cuts the power of a node.
+    pub(crate) fn power_off(&self, node: &str) {
+        self.at("vm", &["nodes", "off", node]);
+    }
+
+    /// Starts a node that is off, and waits until its kubelet runs.
+    pub(crate) fn power_on(&self, node: &str) {
+        self.at("vm", &["nodes", "on", node]);
+        self.runs(node, "kubelet");
     }
 
     /// What the command `rdmanet` prints, whatever its status.

@@ -11,9 +11,16 @@
     clippy::panic,
     reason = "a test says what it lacks by failing"
 )]
+#![allow(
+    clippy::print_stdout,
+    reason = "a long run states its steps, their times and its seed, whether it fails or not"
+)]
 
 mod cluster;
+mod evictions;
 mod faults;
 mod install;
+mod kills;
+mod pools;
 mod witnesses;
 mod workload;

@@ -5,8 +5,8 @@ use crate::cluster::{Cluster, NODES};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Addresses of pool `rail0`, by node.
-type Addresses = BTreeMap<String, BTreeSet<String>>;
+/// Addresses of all pools, by node.
+pub(crate) type Addresses = BTreeMap<String, BTreeSet<String>>;
 
 /// A pod that has an address.
 #[derive(Debug, Clone)]
@@ -53,14 +53,15 @@ pub(crate) fn pods(cluster: &Cluster, label: &str) -> Vec<Pod> {
         .collect()
 }
 
-/// The first witness: what this boot's stores say is taken.
-fn stores(cluster: &Cluster) -> Result<Addresses, String> {
-    let script = "ls /var/lib/cni/rdma-ipam/pools/rail0/boot-$(cat /proc/sys/kernel/random/boot_id)/addresses 2>/dev/null || true";
+/// The first witness: the addresses that this boot's stores record as allocated.
+pub(crate) fn stores(cluster: &Cluster) -> Result<Addresses, String> {
+    let script = "for pool in /var/lib/cni/rdma-ipam/pools/*/boot-$(cat /proc/sys/kernel/random/boot_id)/addresses; do \
+        [ ! -d $pool ] || ls $pool; done";
     by_node(cluster, script)
 }
 
 /// The third: the addresses of `net1` in every namespace that the runtime has made.
-fn links(cluster: &Cluster) -> Result<Addresses, String> {
+pub(crate) fn links(cluster: &Cluster) -> Result<Addresses, String> {
     let script = "for netns in /run/netns/*; do [ -e $netns ] || continue; \
         ip -n ${netns##*/} -4 -o addr show dev net1 2>/dev/null | sed -E 's/.* inet ([0-9.]+).*/\\1/'; done; true";
     by_node(cluster, script)
@@ -142,4 +143,20 @@ pub(crate) fn agree(cluster: &Cluster, count: usize) {
     assert_eq!(different.len(), count, "an address is on two nodes: {all:?}");
     let check = cluster.rdmanet("check");
     assert!(!check.contains("FAIL"), "{check}");
+}
+
+/// Waits until no pod has an address, no address has an object, and the counters of every pool say the same.
+pub(crate) fn nothing_left(cluster: &Cluster) {
+    agree(cluster, 0);
+    cluster.until("no address of any pool is in use", || {
+        let objects = cluster.kubectl("get ipaddresses.rdmanet.io -o name");
+        let pools = cluster.get("ippools.rdmanet.io");
+        let used = |pool: &&Value| pool["status"]["counters"]["used"] != 0;
+        let used: Vec<&Value> = pools["items"].as_array().unwrap().iter().filter(used).collect();
+        if objects.is_empty() && used.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("objects: {objects}; pools in use: {used:?}"))
+        }
+    });
 }

@@ -3,6 +3,7 @@
 
 use crate::cluster::{Cluster, NODES};
 use crate::witnesses::{Pod, agree, pods};
+use serde_json::{Value, json};
 
 /// The Deployment of tests/node/trainers.yaml, with four pods that are Ready.
 pub(crate) fn trainers(cluster: &Cluster) -> Vec<Pod> {
@@ -15,16 +16,75 @@ pub(crate) fn trainers(cluster: &Cluster) -> Vec<Pod> {
 
 /// Deletes it; every address is free again, and nothing is left.
 pub(crate) fn remove_trainers(cluster: &Cluster) {
-    cluster.kubectl("delete -f tests/node/trainers.yaml --wait=false");
-    cluster.until("the pods are gone", || {
-        let left = cluster.get("pods -l app=trainers");
-        if left["items"].as_array().unwrap().is_empty() {
-            Ok(())
-        } else {
-            Err(left["items"][0]["metadata"]["name"].to_string())
-        }
-    });
+    remove(cluster, "deployment/trainers");
     agree(cluster, 0);
+}
+
+/// Deletes KIND/NAME, and waits until the objects of its pods, which have the label `app=NAME`, are gone.
+pub(crate) fn remove(cluster: &Cluster, object: &str) {
+    cluster.kubectl(&format!("delete {object} --wait=false"));
+    let (_, app) = object.split_once('/').unwrap();
+    cluster.until(&format!("the pods of {object} are gone"), || {
+        let left = cluster.kubectl(&format!("get pods -l app={app} -o name"));
+        if left.is_empty() { Ok(()) } else { Err(left) }
+    });
+}
+
+/// The template of a pod that sleeps, with an interface on this network.
+fn template(app: &str, network: &str, node: Option<&str>) -> Value {
+    let selector = node.map_or(json!({}), |node| json!({"kubernetes.io/hostname": node}));
+    json!({
+        "metadata": {"labels": {"app": app}, "annotations": {"k8s.v1.cni.cncf.io/networks": network}},
+        "spec": {
+            "nodeSelector": selector,
+            "terminationGracePeriodSeconds": 1,
+            "containers": [{
+                "name": "main", "image": "localhost/rdma:1", "imagePullPolicy": "Never", "command": ["sleep", "infinity"],
+            }],
+        },
+    })
+}
+
+/// A pod without an owner.
+pub(crate) fn single(name: &str, network: &str, node: Option<&str>) -> Value {
+    let mut pod = template(name, network, node);
+    pod["apiVersion"] = "v1".into();
+    pod["kind"] = "Pod".into();
+    pod["metadata"]["name"] = name.into();
+    pod["metadata"]["namespace"] = "default".into();
+    pod
+}
+
+fn owner(kind: &str, name: &str, replicas: usize, template: &Value) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template},
+    })
+}
+
+/// A Deployment, of pods on one node if there is a `node`.
+pub(crate) fn deployment(name: &str, network: &str, replicas: usize, node: Option<&str>) -> Value {
+    owner("Deployment", name, replicas, &template(name, network, node))
+}
+
+/// A `StatefulSet` whose pods start all at once.
+pub(crate) fn stateful_set(name: &str, network: &str, replicas: usize) -> Value {
+    let mut set = owner("StatefulSet", name, replicas, &template(name, network, None));
+    set["spec"]["serviceName"] = name.into();
+    set["spec"]["podManagementPolicy"] = "Parallel".into();
+    set
+}
+
+/// A network as conf/networks/ib-ipoib.yaml has it, with the addresses of another pool. It has the name of the pool.
+pub(crate) fn network(pool: &str) -> Value {
+    let config = json!({
+        "cniVersion": "1.1.0", "name": pool, "type": "cni-ipoib", "master": {"linkLayer": "InfiniBand"},
+        "ipam": {"type": "rdma-ipam", "pool": pool},
+    });
+    json!({
+        "apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition", "metadata": {"name": pool},
+        "spec": {"config": config.to_string()},
+    })
 }
 
 /// The first pod of each node.

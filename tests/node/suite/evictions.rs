@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Pods that end in another way than by the deletion of their Deployment: by a drain, by the kubelet, and static pods.
+//! Pods that end in another way than by the deletion of their Deployment: by force, by a drain, by the kubelet, and static pods.
 
 use crate::cluster::Cluster;
 use crate::kills::kill;
-use crate::witnesses::{Pod, agree, nothing_left, pods};
+use crate::witnesses::{Pod, agree, no_duplicate, nothing_left, pods};
 use crate::workload::{one_on_each, ping, remove, remove_trainers, single, trainers};
 
 /// Where the kubelet looks for static pods (`staticPodPath`).
@@ -15,6 +15,20 @@ fn one(cluster: &Cluster, app: &str) -> Pod {
         let found = pods(cluster, app).pop();
         found.ok_or_else(|| cluster.kubectl(&format!("describe pods -l app={app}")))
     })
+}
+
+#[test]
+fn pods_that_are_deleted_by_force_share_no_address_with_their_successors() {
+    let cluster = Cluster::lock();
+    for _ in 0..2 {
+        for pod in trainers(&cluster) {
+            cluster.kubectl(&format!("delete pod {} --force --grace-period=0", pod.name));
+        }
+        // The objects are gone, and the pods still run beside their successors.
+        no_duplicate(&cluster);
+        agree(&cluster, 4);
+    }
+    remove_trainers(&cluster);
 }
 
 #[test]

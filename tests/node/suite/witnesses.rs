@@ -145,6 +145,28 @@ pub(crate) fn agree(cluster: &Cluster, count: usize) {
     assert!(!check.contains("FAIL"), "{check}");
 }
 
+/// Fails if links on two nodes have one address. The nodes are read one after the other, so only an address that two looks show counts.
+pub(crate) fn no_duplicate(cluster: &Cluster) {
+    let twice = || {
+        cluster.until("the links of all pods are read", || {
+            let all = links(cluster)?;
+            let mut seen = BTreeSet::new();
+            Ok::<BTreeSet<String>, String>(
+                all.into_values()
+                    .flatten()
+                    .filter(|address| !seen.insert(address.clone()))
+                    .collect(),
+            )
+        })
+    };
+    let first = twice();
+    if first.is_empty() {
+        return;
+    }
+    let again: Vec<String> = twice().intersection(&first).cloned().collect();
+    assert!(again.is_empty(), "DUPLICATE: {again:?} are on links of two nodes");
+}
+
 /// Waits until no pod has an address, no address has an object, and the counters of every pool say the same.
 pub(crate) fn nothing_left(cluster: &Cluster) {
     agree(cluster, 0);

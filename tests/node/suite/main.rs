@@ -22,5 +22,6 @@ mod faults;
 mod install;
 mod kills;
 mod pools;
+mod seeds;
 mod witnesses;
 mod workload;

@@ -12,10 +12,9 @@ use api::demand::Demand;
 use api::http::Health;
 use api::metrics::Served;
 use api::recorder::{Events, NewEvent};
-use api::requests::{ApiError, NodeCondition, Registration, Requests};
+use api::requests::{ApiError, NodeCondition, ReconcileError, Registration, Requests};
 use api::{IpBlock, IpPool};
 use block::owner::NodeIdentity;
-use common::cni::Error;
 use ipam::clock::{Clock, KernelClock};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::reflector::Store;
@@ -76,24 +75,6 @@ struct NodeReading {
     /// Taken before the request was sent, by the clock that plugins use.
     asked: Duration,
     registration: Option<Registration>,
-}
-
-/// Why an operation failed.
-#[derive(Debug, thiserror::Error)]
-pub enum ReconcileError {
-    /// The API server.
-    #[error(transparent)]
-    Api(#[from] ApiError),
-    /// The node's files.
-    #[error("{0}")]
-    Node(#[from] Error),
-}
-
-impl ReconcileError {
-    /// Whether the API server has neither accepted nor rejected a request.
-    pub fn is_unanswered(&self) -> bool {
-        matches!(self, Self::Api(trouble) if trouble.is_unanswered())
-    }
 }
 
 impl Health for Agent {

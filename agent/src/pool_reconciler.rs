@@ -26,9 +26,9 @@ mod sticky;
 mod surplus;
 mod withheld;
 
-use crate::agent::{Agent, ReconcileError};
+use crate::agent::Agent;
 use addresses::Addresses;
-use api::requests::Requests;
+use api::requests::{ReconcileError, Requests};
 use claim::Claims;
 use context::{PoolContext, Target};
 use gc::GarbageCollector;

@@ -62,6 +62,24 @@ impl ApiError {
     }
 }
 
+/// Why the work for a pool or a node failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReconcileError {
+    /// A request to the API server failed.
+    #[error(transparent)]
+    Api(#[from] ApiError),
+    /// The pool is unusable, or the node's files cannot be read or written.
+    #[error("{0}")]
+    Local(#[from] common::cni::Error),
+}
+
+impl ReconcileError {
+    /// Whether the API server has not returned a result.
+    pub fn is_unanswered(&self) -> bool {
+        matches!(self, Self::Api(error) if error.is_unanswered())
+    }
+}
+
 /// The result of a write that depends on an earlier read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteResult<T> {

@@ -10,8 +10,7 @@ use api::demand::Demand;
 use api::http::Health;
 use api::metrics::Served;
 use api::recorder::{Events, NewEvent};
-use api::requests::{ApiError, Requests};
-use common::cni::Error;
+use api::requests::Requests;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::reflector::Store;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,17 +34,6 @@ pub struct Context {
     events: Events,
     /// Whether the watch has delivered all pools once.
     is_ready: AtomicBool,
-}
-
-/// Why the work for a pool failed.
-#[derive(Debug, thiserror::Error)]
-pub enum ReconcileError {
-    /// A request to the API server failed.
-    #[error(transparent)]
-    Api(#[from] ApiError),
-    /// The pool is unusable.
-    #[error("{0}")]
-    Pool(#[from] Error),
 }
 
 impl Health for Context {

@@ -17,7 +17,8 @@ mod share;
 mod status;
 mod usage;
 
-use crate::context::{Context, ReconcileError};
+use crate::context::Context;
+use api::requests::ReconcileError;
 use api::{AddressSpace, AddressState, BlockState, IpAddress, IpBlock, IpPool, NodeRef};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Node;

@@ -7,11 +7,11 @@
 use super::evaluate::{Evaluator, LinkStatus};
 use super::history::CarrierHistory;
 use super::ports::{self, LinkPorts};
-use crate::agent::{Agent, ReconcileError};
+use crate::agent::Agent;
 use crate::config::LinkScope;
 use api::deadline::Deadline;
 pub use api::links::{kind, reason};
-use api::requests::{ApiError, NodeCondition, Requests};
+use api::requests::{ApiError, NodeCondition, ReconcileError, Requests};
 use block::owner::NodeIdentity;
 use common::rdma::Sysfs;
 use std::time::Duration;

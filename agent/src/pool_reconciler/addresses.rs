@@ -9,9 +9,8 @@ mod shared;
 mod view;
 
 use super::context::{PoolContext, RequestScope};
-use crate::agent::ReconcileError;
 use api::convert::renewed;
-use api::requests::{Requests, WriteResult};
+use api::requests::{ReconcileError, Requests, WriteResult};
 use api::{AddressState, Attachment, BlockState, Holder, IpAddress, IpBlock, PodRef};
 use common::cni::{Code, Error};
 use ipam::agent::{AskedBy, Pod};

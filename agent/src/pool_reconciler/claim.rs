@@ -4,13 +4,12 @@
 use super::context::{PoolContext, Target, free_local};
 use super::pool_file::Entry;
 use super::reconcile_block::{BlockReconciler, BlockStep};
-use crate::agent::ReconcileError;
 use crate::node::local_block;
 use api::accepted_pool::AcceptedPool;
 use api::block_layout::{BlockCidr, BlockLayout};
 use api::convert::{block_record, new_block, with_record};
 use api::listing::{admits, find_entry};
-use api::requests::{ApiError, Requests, WriteResult};
+use api::requests::{ApiError, ReconcileError, Requests, WriteResult};
 use api::{AddressSpace, AddressSpaceSpec, IpBlock};
 use block::claim::{Order, TRIES, seed, tries};
 use block::owner::{Desired, NodeIdentity};

@@ -4,12 +4,12 @@
 //! Invariant: a [`PoolContext`] has no state of its own. Two calls differ only if files, watches or the API server have changed.
 
 use super::addresses::Claimant;
-use crate::agent::{Agent, ReconcileError};
+use crate::agent::Agent;
 use crate::node::LocalPool;
 use api::accepted_pool::AcceptedPool;
 use api::block_layout::{BlockCidr, address_name};
 use api::convert::{cidr_of, ip_in, node_ref, now};
-use api::requests::{ApiError, Requests, WriteResult};
+use api::requests::{ApiError, ReconcileError, Requests, WriteResult};
 use api::{AddressState, IpAddress, IpAddressSpec, IpBlock, IpPool};
 use block::Usage;
 use block::owner::NodeIdentity;
@@ -259,7 +259,7 @@ impl PoolContext {
 
     fn failed_to(&self, what: impl Display, failure: &ReconcileError) -> Error {
         match failure {
-            ReconcileError::Node(error) => error.clone(),
+            ReconcileError::Local(error) => error.clone(),
             ReconcileError::Api(trouble) => Error::new(
                 Code::API_UNREACHABLE,
                 format!("pool {}: {what}: {trouble}", self.pool),

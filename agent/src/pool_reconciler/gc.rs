@@ -6,10 +6,9 @@
 
 use super::addresses::Addresses;
 use super::context::{PoolContext, Target};
-use crate::agent::ReconcileError;
 use crate::liveness::{Conclusion, Namespace, PodState, conclude};
 use api::deadline::BACKGROUND_LIMIT;
-use api::requests::{Requests, WriteResult};
+use api::requests::{ReconcileError, Requests, WriteResult};
 use api::{AddressState, IpAddress};
 use block::owner::NodeIdentity;
 use common::cni::Attachment;

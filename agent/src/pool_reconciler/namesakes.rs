@@ -3,10 +3,9 @@
 
 use super::context::PoolContext;
 use super::known_blocks::KnownBlocks;
-use crate::agent::ReconcileError;
 use api::IpBlock;
 use api::convert::{block_record, in_use, with_record};
-use api::requests::{Requests, WriteResult};
+use api::requests::{ReconcileError, Requests, WriteResult};
 use block::Owner;
 use block::orphan::{Decider, OrphanAction, OwnerState, Watched, decide};
 use kube::ResourceExt;

@@ -4,12 +4,11 @@
 
 use super::addresses::Claimant;
 use super::context::{PoolContext, Target};
-use crate::agent::ReconcileError;
 use api::IpAddress;
 use api::accepted_pool::AcceptedPool;
 use api::block_layout::BlockCidr;
 use api::convert::renewed;
-use api::requests::{Requests, WriteResult};
+use api::requests::{ReconcileError, Requests, WriteResult};
 use common::cni::{Attachment, Error};
 use ipam::agent::{AskedBy, Pod};
 use ipam::interval::IntervalSet;

@@ -3,9 +3,8 @@
 //! an object, the object is deleted after the quarantine.
 
 use super::context::PoolContext;
-use crate::agent::ReconcileError;
 use api::convert::{address_record, node_ref};
-use api::requests::{Requests, WriteResult};
+use api::requests::{ReconcileError, Requests, WriteResult};
 use api::{AddressState, IpAddress};
 use block::address::{Step, next};
 use block::owner::NodeIdentity;

@@ -3,11 +3,10 @@
 
 use super::context::{PoolContext, Target};
 use super::reconcile_block::BlockReconciler;
-use crate::agent::ReconcileError;
 use api::accepted_pool::AcceptedPool;
 use api::block_layout::BlockCidr;
 use api::convert::{block_record, cidr_of, now};
-use api::requests::WriteResult;
+use api::requests::{ReconcileError, WriteResult};
 use api::{BlockState, IpBlock, IpBlockStatus, IpPoolSpec};
 use block::Usage;
 use block::owner::NodeIdentity;
@@ -197,7 +196,7 @@ impl UsageReporter {
                 && let Some(ip) = publish_reserved(reconciler, target).await?
             {
                 self.reports.postpone(name, target.blocks, Instant::now());
-                refused.get_or_insert(ReconcileError::Node(self.not_published(ip)));
+                refused.get_or_insert(ReconcileError::Local(self.not_published(ip)));
                 continue;
             }
             let written = self.report_block(reconciler, scope, (name, block), used).await;

@@ -6,9 +6,8 @@
 
 use super::addresses::{Addresses, Claimant};
 use super::context::{PoolContext, RequestScope};
-use crate::agent::ReconcileError;
 use api::convert::{node_ref, now};
-use api::requests::{Requests, WriteResult, registration_state};
+use api::requests::{ReconcileError, Requests, WriteResult, registration_state};
 use api::sticky::{AddressUse, Handover, NodeState, Wait, handover, stateful_set_of};
 use api::{AddressState, Holder, IpAddress, NodeRef};
 use block::owner::NodeIdentity;

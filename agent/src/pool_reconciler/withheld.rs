@@ -9,9 +9,9 @@
 
 use super::context::{PoolContext, Target};
 use super::known_blocks::KnownBlocks;
-use crate::agent::ReconcileError;
 use api::block_layout::BlockCidr;
 use api::convert::block_record;
+use api::requests::ReconcileError;
 use api::{BlockState, IpBlock};
 use block::Owner;
 use block::owner::NodeIdentity;

@@ -2,12 +2,11 @@
 //! Accepts pools. A spec takes effect if it is usable and its address space has room for it.
 
 use super::Leader;
-use crate::context::ReconcileError;
 use api::accepted_pool::AcceptedPool;
 use api::block_layout::BlockCidr;
 use api::convert::cidr_of;
 use api::listing::{Listing, addresses, check, entry, with_intervals_of};
-use api::requests::WriteResult;
+use api::requests::{ReconcileError, WriteResult};
 use api::{AddressSpace, AddressSpaceSpec, IpAddress, IpBlock, IpPool, PoolEntry};
 use common::cni::Error;
 use ipam::interval::IntervalSet;

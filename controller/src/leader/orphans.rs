@@ -9,9 +9,9 @@
 mod orphan;
 
 use super::Caches;
-use crate::context::{Context, ReconcileError};
+use crate::context::Context;
 use api::convert::{block_record, with_record};
-use api::requests::{ApiError, WriteResult};
+use api::requests::{ApiError, ReconcileError, WriteResult};
 use api::{AddressSpace, IpAddress, IpBlock, NodeRef};
 use block::Phase;
 use block::orphan::{OrphanAction, OwnerState, Watched, decide};

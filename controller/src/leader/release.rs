@@ -6,8 +6,7 @@
 //! node is Ready, the address is not released here: the node's own agent releases it after DEL.
 
 use super::Leader;
-use crate::context::ReconcileError;
-use api::requests::{WriteResult, registration_state};
+use api::requests::{ReconcileError, WriteResult, registration_state};
 use api::sticky::{AddressUse, Handover, Wait, handover};
 use api::{AddressState, IpAddress, IpPool, IpPoolStatus};
 use kube::ResourceExt;
@@ -41,9 +40,7 @@ impl Leader {
                     status.close_address_request(&name);
                 }
                 Ok(Progress::Pending) => {}
-                Err(ReconcileError::Api(trouble)) if trouble.is_unanswered() => {
-                    return Err(trouble.into());
-                }
+                Err(error) if error.is_unanswered() => return Err(error),
                 // A refused request does not delay the others.
                 Err(error) => {
                     tracing::warn!(address = name, %error, "releasing an address failed");

@@ -2,8 +2,7 @@
 //! Frees addresses that are kept for pods which will not come back.
 
 use super::Leader;
-use crate::context::ReconcileError;
-use api::requests::WriteResult;
+use api::requests::{ReconcileError, WriteResult};
 use api::sticky::end_of_reservation;
 use api::{AddressState, Holder, IpAddress, IpPool};
 use k8s_openapi::api::apps::v1::StatefulSet;

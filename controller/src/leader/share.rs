@@ -9,11 +9,10 @@ mod batch;
 
 use super::Leader;
 use super::usage::{free_of_shared, objects_in, saturate};
-use crate::context::ReconcileError;
 use api::accepted_pool::AcceptedPool;
 use api::block_layout::BlockCidr;
 use api::convert::{cidr_of, ip_in, now};
-use api::requests::WriteResult;
+use api::requests::{ReconcileError, WriteResult};
 use api::{BlockState, IpAddress, IpBlock, IpBlockStatus, IpPoolStatus};
 use batch::{Candidate, LastBatch};
 use ipam::range::Family;

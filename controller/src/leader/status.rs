@@ -4,7 +4,6 @@
 use super::Leader;
 use super::accept::Accepted;
 use super::usage::Usage;
-use crate::context::ReconcileError;
 use api::accepted_pool::AcceptedPool;
 use api::convert::now;
 use api::listing::common_address;
@@ -14,7 +13,7 @@ use api::pool::condition::{
 };
 use api::pool::reason;
 use api::recorder::NewEvent;
-use api::requests::WriteResult;
+use api::requests::{ReconcileError, WriteResult};
 use api::{IpAddress, IpBlock, IpPool, IpPoolStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::runtime::reflector::ObjectRef;

@@ -4,10 +4,9 @@
 use super::super::context::RequestScope;
 use super::view::View;
 use super::{Addresses, Claimant};
-use crate::agent::ReconcileError;
 use api::block_layout::BlockCidr;
 use api::convert::{cidr_of, version_number};
-use api::requests::Requests;
+use api::requests::{ReconcileError, Requests};
 use api::{IpAddress, IpBlock};
 use common::cni::Error;
 use ipam::interval::IntervalSet;

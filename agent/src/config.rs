@@ -5,9 +5,8 @@ mod link_scope;
 
 pub use link_scope::{LinkScope, LinkScopeError};
 
-use api::pace::{self, period};
-use api::quarantine::Quarantines;
-use clap::Args;
+use api::flags::DaemonFlags;
+use clap::Parser;
 use common::collector::{SOCKET, SOCKET_VARIABLE};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -15,8 +14,8 @@ use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Claims blocks of addresses for this node.
-#[derive(Args, Clone, Debug)]
+/// The flags of the daemon.
+#[derive(Parser, Clone, Debug)]
 pub struct Config {
     /// The name of this node (`spec.nodeName` of the agent's pod)
     #[arg(long, env = "RDMANET_NODE")]
@@ -33,27 +32,15 @@ pub struct Config {
     /// The address of /metrics, /healthz and /readyz
     #[arg(long, env = "RDMANET_LISTEN", default_value = "127.0.0.1:9471")]
     pub listen: SocketAddr,
-    /// How long the blocks and addresses of a deleted node are kept from other nodes
-    #[command(flatten)]
-    pub quarantines: Quarantines,
     /// How long a block must be unused before it is returned
     #[arg(long, env = "RDMANET_IDLE", default_value = "5m", value_parser = humantime::parse_duration)]
     pub idle: Duration,
-    /// The minimum time between the two observations that prove an address unused
-    #[arg(long, env = "RDMANET_OBSERVATION_INTERVAL", default_value = "30s", value_parser = humantime::parse_duration)]
-    pub observation_interval: Duration,
-    /// How often the agent reconciles its pools if nothing changes
-    #[arg(long, env = "RDMANET_RECONCILE_INTERVAL", default_value = "2s", value_parser = period)]
-    pub reconcile_interval: Duration,
-    /// The minimum time between two reports of utilization to the API server
-    #[arg(long, env = "RDMANET_REPORT_INTERVAL", default_value = "30s", value_parser = period)]
-    pub report_interval: Duration,
     /// Which links the Node's condition rdmanet.io/LinksReady is about: rdma, the names of links (ib*,bond0), or none
     #[arg(long, env = "RDMANET_LINKS", default_value = "rdma")]
     pub links: LinkScope,
-    /// error, warn, info, debug or trace
-    #[arg(long, env = "RDMANET_LOG", default_value = "info")]
-    pub log: String,
+    /// The flags of both daemons
+    #[command(flatten)]
+    pub daemon: DaemonFlags,
 }
 
 impl Config {
@@ -61,18 +48,13 @@ impl Config {
     /// the agent never writes a block into this node's files after another node may have claimed it.
     pub fn answer_age(&self) -> Duration {
         // Also shorter than the time until the pod garbage collector deletes the agent's Pod, 40 s after the Node object is gone.
-        (self.quarantines.unused / 4).min(MINUTE / 3)
-    }
-
-    /// The shortest time between two reports of a block, for a pool with this number of blocks.
-    pub fn block_report_interval(&self, blocks: i64) -> Duration {
-        pace::report_interval(self.report_interval, blocks)
+        (self.daemon.quarantines.unused / 4).min(MINUTE / 3)
     }
 
     /// How often this node's registration is read.
     pub fn confirm_every(&self) -> Duration {
         // An agent must report its pods before the pod garbage collector deletes its own Pod, 40 s after the Node object is gone.
-        (self.quarantines.unused / 5).clamp(Duration::from_secs(1), MINUTE / 2)
+        (self.daemon.quarantines.unused / 5).clamp(Duration::from_secs(1), MINUTE / 2)
     }
 }
 

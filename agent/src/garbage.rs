@@ -12,7 +12,8 @@ mod leases;
 mod suspects;
 mod witness;
 
-use crate::agent::{Agent, ReconcileError};
+use crate::agent::Agent;
+use api::requests::ReconcileError;
 use attachments::Attachments;
 use leases::RangeLeases;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Collects until the caller drops the future, which may happen at any point. A removal that has begun continues in the collector.
 pub(crate) async fn run(agent: Arc<Agent>) {
     let mut garbage = Garbage::new(agent.clone());
-    let mut look = tokio::time::interval((agent.config.observation_interval / 3).max(PAUSE));
+    let mut look = tokio::time::interval((agent.config.daemon.observation_interval / 3).max(PAUSE));
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         look.tick().await;

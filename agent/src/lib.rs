@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! daemon
-//! block_watch garbage links serve
+//! block_watch command_line garbage links serve
 //! pool_reconciler                               | one task per pool
 //! agent                                         | what all tasks share
 //! inputs install liveness metrics namespaces node
@@ -17,6 +17,7 @@
 
 pub mod agent;
 pub(crate) mod block_watch;
+pub mod command_line;
 pub mod config;
 pub mod daemon;
 pub(crate) mod garbage;

@@ -67,7 +67,7 @@ pub(crate) async fn run(
 ) {
     let room = Arc::new(Semaphore::new(MAX_REQUESTS));
     let path = agent.config.socket.clone();
-    let mut look = tokio::time::interval(agent.config.reconcile_interval);
+    let mut look = tokio::time::interval(agent.config.daemon.reconcile_interval);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let Ok(permit) = room.clone().acquire_owned().await else {

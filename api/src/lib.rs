@@ -13,14 +13,14 @@
 //! Floors: a module imports only modules of lower floors (`tests/floors`).
 //!
 //! ```text
-//! http recorder
+//! http process recorder
 //! client
 //! requests                              | reads and writes, each with its precondition
 //! definitions listing
 //! accepted_pool convert demand sticky
 //! address address_space pool            | the objects
-//! block selector
-//! block_layout cel deadline links metrics pace process quarantine supervisor
+//! block flags selector
+//! block_layout cel deadline links metrics quarantine supervisor
 //! ```
 
 #![allow(
@@ -39,11 +39,11 @@ pub mod convert;
 pub mod deadline;
 mod definitions;
 pub mod demand;
+pub mod flags;
 pub mod http;
 pub mod links;
 pub mod listing;
 pub mod metrics;
-pub mod pace;
 pub mod pool;
 pub mod process;
 pub mod quarantine;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The process around a daemon: logs, threads, signals.
 
+use crate::client::Clients;
+use crate::flags::DaemonFlags;
+use std::fmt::Display;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -9,9 +12,28 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
+/// Runs `daemon` with the clients that the environment names, until SIGTERM or SIGINT. `program` is the name of its library.
+pub fn run_daemon<F, E>(
+    program: &str,
+    flags: &DaemonFlags,
+    daemon: impl FnOnce(Clients, CancellationToken) -> F,
+) -> ExitCode
+where
+    F: Future<Output = Result<(), E>>,
+    E: Display,
+{
+    start_logging(program, &flags.log);
+    run(async {
+        flags.quarantines.require()?;
+        let stop = stop_on_signal()?;
+        let clients = Clients::from_environment().await?;
+        daemon(clients, stop).await.map_err(|e| e.to_string())
+    })
+}
+
 /// Logs to stderr, one JSON document per line. `program` (the name of its library) and this crate log from `level` on;
 /// other libraries log only warnings and errors.
-pub fn start_logging(program: &str, level: &str) {
+fn start_logging(program: &str, level: &str) {
     let level = level.parse().unwrap_or(LevelFilter::INFO);
     let lines = tracing_subscriber::fmt::layer()
         .json()
@@ -64,7 +86,7 @@ pub fn ended() -> Result<impl Future<Output = ()>, String> {
 ///
 /// # Errors
 /// Those of [`ended`].
-pub fn stop_on_signal() -> Result<CancellationToken, String> {
+fn stop_on_signal() -> Result<CancellationToken, String> {
     let stop = CancellationToken::new();
     let on_signal = stop.clone();
     let ended = ended()?;

@@ -6,6 +6,7 @@
 use crate::accepted_pool::AcceptedPool;
 use crate::client::Clients;
 use crate::pool::IpPool;
+use clap::{Arg, Command};
 use common::cni::Error;
 use hyper::{Request, Response};
 use kube::Client;
@@ -13,6 +14,32 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use std::future::pending;
 use tower::service_fn;
+
+/// The command line of a manifest's container: its command, its arguments, and the flag of each environment variable. A value
+/// that the kubelet sets is the variable's name.
+///
+/// # Panics
+/// If `command`, the program's, has no flag for a variable.
+pub fn words_of(container: &Value, command: &Command) -> Vec<String> {
+    let list = |key: &str| container[key].as_array().cloned().unwrap_or_default();
+    let mut words: Vec<String> = [list("command"), list("args")]
+        .concat()
+        .iter()
+        .map(|word| word.as_str().unwrap().to_owned())
+        .collect();
+    let subcommand = words.get(1).and_then(|word| command.find_subcommand(word));
+    let command = subcommand.unwrap_or(command);
+    for variable in list("env") {
+        let name = variable["name"].as_str().unwrap();
+        let mut flags = command.get_arguments();
+        let flag = flags.find(|flag| flag.get_env().is_some_and(|env| env == name));
+        let flag = flag.and_then(Arg::get_long);
+        let flag = flag.unwrap_or_else(|| panic!("{} reads no {name}", command.get_name()));
+        let value = variable["value"].as_str().unwrap_or(name);
+        words.push(format!("--{flag}={value}"));
+    }
+    words
+}
 
 /// A pool called `name` of generation 3.
 ///

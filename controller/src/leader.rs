@@ -146,7 +146,7 @@ impl Leader {
     async fn wait_for_round(&mut self, stop: &CancellationToken) -> bool {
         let context = self.context.clone();
         let mut earliest = tokio::time::Instant::now();
-        let next = earliest + context.config.reconcile_interval;
+        let next = earliest + context.config.daemon.reconcile_interval;
         loop {
             let news = async {
                 tokio::time::sleep_until(earliest).await;
@@ -218,7 +218,7 @@ impl Leader {
             self.listed = None;
         }
         self.listed
-            .is_none_or(|at| at.elapsed() >= self.context.config.report_interval)
+            .is_none_or(|at| at.elapsed() >= self.context.config.daemon.report_interval)
     }
 
     /// Updates the input of the orphan collector.

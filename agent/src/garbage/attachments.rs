@@ -5,7 +5,8 @@ use super::client::{self, ClientError};
 use super::report;
 use super::suspects::Suspects;
 use super::witness::evidence;
-use crate::agent::{Agent, ReconcileError};
+use crate::agent::Agent;
+use api::requests::ReconcileError;
 use common::collector::{DeadAttachment, Reply};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -51,7 +52,7 @@ impl Attachments {
                 continue;
             };
             let suspected = self.suspects.observe(&dead, Instant::now());
-            let proven = suspected >= self.agent.config.observation_interval;
+            let proven = suspected >= self.agent.config.daemon.observation_interval;
             if !proven || !self.remove(&dead, suspected, &evidence).await {
                 left += usize::from(proven);
                 seen.insert(dead);

@@ -3,7 +3,8 @@
 
 use super::suspects::Suspects;
 use super::witness::evidence;
-use crate::agent::{Agent, ReconcileError};
+use crate::agent::Agent;
+use api::requests::ReconcileError;
 use common::cni::{Attachment, Error, IfName};
 use common::collector::PodId;
 use ipam::store::{Fate, HeldLease, NetnsFile, Store};
@@ -74,7 +75,7 @@ impl RangeLeases {
                 lease.sandbox.netns.clone(),
             );
             let suspected = self.suspects.observe(&key, Instant::now());
-            if suspected >= self.agent.config.observation_interval {
+            if suspected >= self.agent.config.daemon.observation_interval {
                 self.release(network, dead.held, suspected.as_secs(), &evidence)
                     .await?;
             } else {

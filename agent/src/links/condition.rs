@@ -46,7 +46,7 @@ pub fn turn(nodes: u64, chance: f64) -> Duration {
 
 /// Checks the links after each event (`changed`), and now and then without one. Writes the condition if it differs.
 pub(super) async fn run(agent: &Agent, changed: &Notify) {
-    let every = agent.config.report_interval.min(EVERY);
+    let every = agent.config.daemon.report_interval.min(EVERY);
     let mut history = CarrierHistory::read(&agent.config.data_dir);
     let mut writer = ConditionWriter::default();
     let api = agent.clients.requests(Deadline::background());

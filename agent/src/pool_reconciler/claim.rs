@@ -168,7 +168,7 @@ impl Claims {
     /// Whether the pool was found full within this time, or within half a quarantine if that is shorter: after that the
     /// controller may have released blocks of gone nodes.
     pub(super) fn is_full(&self, within: Duration) -> bool {
-        let within = within.min(self.context.agent.config.quarantines.unused / 2);
+        let within = within.min(self.context.agent.config.daemon.quarantines.unused / 2);
         self.full_since.is_some_and(|at| at.elapsed() < within)
     }
 
@@ -300,7 +300,7 @@ impl Claims {
         let asked = KernelClock.since_boot()?;
         let mut object = new_block(&accepted.spec.address_space, self.context.pool.as_str(), cidr, me);
         object.spec.quarantine_seconds =
-            i64::try_from(self.context.agent.config.quarantines.unused.as_secs()).ok();
+            i64::try_from(self.context.agent.config.daemon.quarantines.unused.as_secs()).ok();
         let name = object.name_any();
         self.context.agent.metrics.tried(&self.context.pool);
         let created = target.api.create(&object).await;

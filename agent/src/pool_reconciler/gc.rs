@@ -126,7 +126,7 @@ impl GarbageCollector {
         if self
             .suspects
             .looked
-            .is_some_and(|at| at.elapsed() < self.context.agent.config.observation_interval / 3)
+            .is_some_and(|at| at.elapsed() < self.context.agent.config.daemon.observation_interval / 3)
         {
             return Ok(());
         }
@@ -134,9 +134,11 @@ impl GarbageCollector {
         self.release_ended(&target.api, addresses).await?;
         self.collect_leases(&target.api).await?;
         if let (Some(_), Some(me)) = (&target.accepted, self.context.agent.identity())
-            && self
-                .suspects
-                .must_list(&me, self.context.agent.config.observation_interval, last_write)
+            && self.suspects.must_list(
+                &me,
+                self.context.agent.config.daemon.observation_interval,
+                last_write,
+            )
         {
             let kept = self.collect_addresses(&target.api, &me).await?;
             self.suspects.listed = Some(Instant::now());
@@ -158,7 +160,7 @@ impl GarbageCollector {
             };
             seen.insert(key.clone());
             let suspected = suspected_for(&mut self.suspects.leases, &key);
-            if suspected < self.context.agent.config.observation_interval {
+            if suspected < self.context.agent.config.daemon.observation_interval {
                 continue;
             }
             self.free(held, suspected, &evidence).await?;
@@ -320,7 +322,7 @@ impl GarbageCollector {
             }
             seen.insert(key.clone());
             let suspected = suspected_for(&mut self.suspects.addresses, &key);
-            if suspected >= self.context.agent.config.observation_interval
+            if suspected >= self.context.agent.config.daemon.observation_interval
                 && self.free_address(api, &address, ip).await?
             {
                 self.suspects.addresses.remove(&key);

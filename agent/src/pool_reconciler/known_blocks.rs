@@ -116,7 +116,7 @@ impl KnownBlocks {
         };
         let mut orphans = self.all().into_values();
         if orphans.any(|block| block.spec.state == BlockState::Orphaned && of_me(&block)) {
-            return self.context.agent.config.reconcile_interval;
+            return self.context.agent.config.daemon.reconcile_interval;
         }
         self.context.agent.config.confirm_every()
     }
@@ -128,7 +128,7 @@ impl KnownBlocks {
         let claimed = blocks.filter_map(|block| u64::try_from(block.spec.quarantine_seconds?).ok());
         claimed
             .map(Duration::from_secs)
-            .fold(self.context.agent.config.quarantines.unused, Duration::min)
+            .fold(self.context.agent.config.daemon.quarantines.unused, Duration::min)
     }
 }
 

@@ -54,6 +54,7 @@ impl Namesakes {
             .context
             .agent
             .config
+            .daemon
             .quarantines
             .of(block.spec.quarantine_seconds);
         match decide(

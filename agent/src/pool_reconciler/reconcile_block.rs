@@ -378,7 +378,7 @@ impl BlockReconciler {
         let mut object = new_block("", self.context.pool.as_str(), cidr, &to.owner);
         object.metadata.name = Some(name.to_owned());
         object.spec.quarantine_seconds =
-            i64::try_from(self.context.agent.config.quarantines.unused.as_secs()).ok();
+            i64::try_from(self.context.agent.config.daemon.quarantines.unused.as_secs()).ok();
         let WriteResult::Applied(block) = about.target.api.create(&object).await? else {
             return Ok(Freshness::Read);
         };

@@ -227,7 +227,7 @@ impl UsageReporter {
                 let every = if misleads {
                     Duration::ZERO
                 } else {
-                    self.context.agent.config.block_report_interval(target.blocks)
+                    self.context.agent.config.daemon.report_interval_of(target.blocks)
                 };
                 report.turn(used, every, target.blocks, now)
             }

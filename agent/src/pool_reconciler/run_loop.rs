@@ -31,7 +31,7 @@ impl PoolReconciler {
         stop: CancellationToken,
     ) {
         let mut run = RunLoop {
-            backoff: Backoff::new(self.context.agent.config.reconcile_interval),
+            backoff: Backoff::new(self.context.agent.config.daemon.reconcile_interval),
             mailbox: Mailbox::new(messages),
             reconciler: self,
             stop: stop.clone(),

@@ -212,8 +212,8 @@ impl<'a> StickyAddresses<'a> {
             .map_err(|e| self.context.address_unknown(ip, &e))?;
         match handover(
             before,
-            self.context.agent.config.observation_interval,
-            self.context.agent.config.quarantines.unused,
+            self.context.agent.config.daemon.observation_interval,
+            self.context.agent.config.daemon.quarantines.unused,
         ) {
             Handover::Pass => {}
             // Only the controller may release an address of another node.
@@ -357,11 +357,11 @@ impl<'a> StickyAddresses<'a> {
             }
             Wait::Quarantine => format!(
                 "whose Node object is gone, though its machine may still run; the address passes on if that stays so for {} s; try again then",
-                self.context.agent.config.quarantines.unused.as_secs()
+                self.context.agent.config.daemon.quarantines.unused.as_secs()
             ),
             Wait::Observation => format!(
                 "which does not respond; the address passes on if that stays so for {} s; try again then",
-                self.context.agent.config.observation_interval.as_secs()
+                self.context.agent.config.daemon.observation_interval.as_secs()
             ),
         };
         Error::new(Code::TRY_AGAIN, format!("{earlier}, {why}"))

@@ -49,7 +49,7 @@ impl Withheld {
         more.retain(|entry| !accepted.spec.reserved.contains(entry));
         let recent = self
             .checked_at
-            .is_some_and(|at| at.elapsed() < self.context.agent.config.observation_interval);
+            .is_some_and(|at| at.elapsed() < self.context.agent.config.daemon.observation_interval);
         if more.is_empty() || recent || !self.has_noted(known, accepted.generation) {
             return Ok(more);
         }

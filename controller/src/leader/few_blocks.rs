@@ -50,7 +50,7 @@ impl Leader {
         let caches = self.caches.clone().filter(|caches| !caches.nodes.is_empty())?;
         let nodes = self
             .node_counts
-            .of(accepted, self.context.config.report_interval, || {
+            .of(accepted, self.context.config.daemon.report_interval, || {
                 let all = caches.nodes.state();
                 let Some(selector) = accepted.spec.node_selector.clone() else {
                     return all.len() as u128;

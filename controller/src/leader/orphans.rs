@@ -103,7 +103,7 @@ impl OrphanCollector {
             }
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = tokio::time::sleep(self.context.config.reconcile_interval), if is_leader => {}
+                () = tokio::time::sleep(self.context.config.daemon.reconcile_interval), if is_leader => {}
                 changed = updates.changed(), if !is_leader => if changed.is_err() {
                     return;
                 },

@@ -60,7 +60,11 @@ impl Leader {
         }
         let before = self.before(&address).await?;
         let config = &self.context.config;
-        match handover(before, config.observation_interval, config.quarantines.unused) {
+        match handover(
+            before,
+            config.daemon.observation_interval,
+            config.daemon.quarantines.unused,
+        ) {
             Handover::Watch => {
                 let version = address.resource_version().unwrap_or_default();
                 self.releasing.insert(name.to_owned(), (version, Instant::now()));

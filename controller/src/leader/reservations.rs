@@ -76,7 +76,7 @@ impl Leader {
                 return Ok(());
             }
         };
-        if since.elapsed() < self.context.config.observation_interval {
+        if since.elapsed() < self.context.config.daemon.observation_interval {
             return Ok(());
         }
         if self.context.api.delete(address).await? == WriteResult::Applied(()) {

@@ -126,7 +126,7 @@ impl Leader {
         status: &mut IpPoolStatus,
     ) {
         self.share_requests
-            .forget_older(self.context.config.observation_interval * RETRY_PERIODS);
+            .forget_older(self.context.config.daemon.observation_interval * RETRY_PERIODS);
         let before = std::mem::take(&mut status.sharing);
         if !status.has_shortage() && before.is_empty() {
             return;
@@ -156,7 +156,7 @@ impl Leader {
             *request = None;
             return Vec::new();
         }
-        let timeout = self.context.config.observation_interval * ANSWER_PERIODS;
+        let timeout = self.context.config.daemon.observation_interval * ANSWER_PERIODS;
         let awaited = candidates.iter().filter(|one| one.is_awaited(timeout));
         let mut asked: Vec<String> = awaited.map(|one| one.name.clone()).collect();
         if free.shared > 0 {
@@ -208,7 +208,7 @@ impl Leader {
         let chosen = batch::next(
             candidates,
             last.as_ref(),
-            self.context.config.reconcile_interval * BATCH_ROUNDS,
+            self.context.config.daemon.reconcile_interval * BATCH_ROUNDS,
         );
         if chosen.is_empty() {
             return Vec::new();
@@ -272,7 +272,7 @@ impl Leader {
         let recent = self
             .written_at
             .get(&name)
-            .is_some_and(|at| at.elapsed() < self.context.config.report_interval);
+            .is_some_and(|at| at.elapsed() < self.context.config.daemon.report_interval);
         if written == Some((used, free)) || recent {
             return Ok(());
         }
@@ -298,7 +298,7 @@ impl Leader {
         let name = block.name_any();
         let since = *self.empty.entry(name.clone()).or_insert_with(Instant::now);
         let cooldown = Duration::from_secs(u64::try_from(accepted.spec.cooldown_seconds).unwrap_or_default());
-        if since.elapsed() < self.context.config.observation_interval.max(cooldown) {
+        if since.elapsed() < self.context.config.daemon.observation_interval.max(cooldown) {
             return Ok(());
         }
         let fields = format!("spec.block={}", cidr.network());

@@ -165,7 +165,7 @@ impl Leader {
             && status.observed_generation == before.observed_generation;
         let name = pool.name_any();
         let blocks = status.counters.as_ref().map_or(0, |counters| counters.blocks);
-        let every = self.context.config.write_interval(blocks);
+        let every = self.context.config.daemon.report_interval_of(blocks);
         let recent = self.written_at.get(&name).is_some_and(|at| at.elapsed() < every);
         if numbers_only && recent {
             return Ok(());

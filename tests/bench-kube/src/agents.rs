@@ -10,23 +10,11 @@ use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use std::path::Path;
 
-#[derive(Parser)]
-struct ControllerFlags {
-    #[command(flatten)]
-    config: controller::config::Config,
-}
-
-#[derive(Parser)]
-struct Flags {
-    #[command(flatten)]
-    config: Config,
-}
-
 /// The daemon's default configuration for the node `node`, with its leases below `data` and additional flags.
 pub fn config(node: &str, data: &Path, more: &[&str]) -> Config {
     let data = data.to_str().unwrap();
     let flags = ["rdmanet-agent", "--node", node, "--data-dir", data];
-    Flags::parse_from(flags.iter().chain(more)).config
+    Config::parse_from(flags.iter().chain(more))
 }
 
 /// Starts a controller of `server` with the default configuration of the process and additional flags.
@@ -34,7 +22,7 @@ pub async fn controller(server: &Server, more: &[&str], supervisor: &Supervisor)
     let token =
         apiserver::identity::controller_token(&server.admin().await, "rdmanet-controller-bench").await;
     let flags = ["rdmanet-controller", "--identity", "bench"];
-    let config = ControllerFlags::parse_from(flags.iter().chain(more)).config;
+    let config = controller::config::Config::parse_from(flags.iter().chain(more));
     controller::daemon::start(config, client(server.config_with(&token)).await, supervisor);
 }
 

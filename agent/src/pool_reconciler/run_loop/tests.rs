@@ -8,7 +8,7 @@ use crate::config::Config;
 use api::deadline::PLUGIN_LIMIT;
 use api::http::Health;
 use api::testing::silent_clients;
-use clap::{Args, FromArgMatches};
+use clap::Parser;
 use common::cni::Code;
 use ipam::agent::{Request, Verb};
 use ipam::pool::PoolName;
@@ -44,8 +44,7 @@ fn config(data_dir: &str) -> Config {
         "--reconcile-interval",
         "1h",
     ];
-    let command = Config::augment_args(clap::Command::new("agent"));
-    Config::from_arg_matches(&command.get_matches_from(words)).unwrap()
+    Config::parse_from(words)
 }
 
 impl Silent {

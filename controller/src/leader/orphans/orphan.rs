@@ -76,7 +76,7 @@ impl Orphan {
             Self::Block(block) => block.spec.quarantine_seconds,
             Self::Address(_) => None,
         };
-        config.quarantines.of(of_block)
+        config.daemon.quarantines.of(of_block)
     }
 
     /// Whether the object was in use in the last report of the node.

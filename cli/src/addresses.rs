@@ -37,9 +37,9 @@ pub async fn run(client: &Client, options: &args::Addresses) -> Result<Output, C
     snapshot
         .read_pods(client, &pods_to_list(&snapshot, &wanted, options))
         .await?;
-    let (held, damaged) = leases::all(&options.leases.data_dir)?;
-    let here = this_node(&snapshot, &held, options.node.as_deref());
-    let mut all = allocations(&snapshot, &held, here.as_deref());
+    let (leases, damaged) = leases::all(&options.leases.data_dir)?;
+    let here = this_node(&snapshot, &leases, options.node.as_deref());
+    let mut all = allocations(&snapshot, &leases, here.as_deref());
     all.retain(|allocation| {
         let pool = options
             .pool
@@ -115,8 +115,8 @@ fn pods_to_list(snapshot: &Snapshot, wanted: &Wanted, options: &args::Addresses)
 
 /// The name of the Node object for this host: the host name, if there is a Node of that name. Without leases the name is
 /// not needed.
-fn this_node(snapshot: &Snapshot, held: &[leases::NodeLease], node: Option<&str>) -> Option<String> {
-    if held.is_empty() {
+fn this_node(snapshot: &Snapshot, leases: &[leases::NodeLease], node: Option<&str>) -> Option<String> {
+    if leases.is_empty() {
         return None;
     }
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();

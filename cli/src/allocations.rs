@@ -74,7 +74,7 @@ impl Evidence {
 /// The allocations of all pools, sorted by address. `here` is the node that has the `leases`.
 pub fn allocations(snapshot: &Snapshot, leases: &[NodeLease], here: Option<&str>) -> Vec<Allocation> {
     let mut by_address: HashMap<IpAddr, Vec<Allocation>> = HashMap::new();
-    let leases = leases.iter().flat_map(|held| from_lease(held, here));
+    let leases = leases.iter().flat_map(|lease| from_lease(lease, here));
     for one in from_objects(snapshot).chain(leases).chain(from_pods(snapshot)) {
         merge(by_address.entry(one.address).or_default(), one);
     }
@@ -102,11 +102,11 @@ fn from_objects(snapshot: &Snapshot) -> impl Iterator<Item = Allocation> {
     })
 }
 
-fn from_lease(held: &NodeLease, here: Option<&str>) -> Vec<Allocation> {
-    let lease = &held.lease;
+fn from_lease(of_node: &NodeLease, here: Option<&str>) -> Vec<Allocation> {
+    let lease = &of_node.lease;
     let one = |address: IpAddr| Allocation {
         address,
-        pool: held.pool.as_ref().map(ToString::to_string),
+        pool: of_node.pool.as_ref().map(ToString::to_string),
         node: here.map(str::to_owned),
         pod: lease.sandbox.pod.clone(),
         interface: Some(lease.owner.ifname.to_string()),

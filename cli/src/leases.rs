@@ -33,7 +33,7 @@ pub fn all(data_dir: &Path) -> Result<(Vec<NodeLease>, Vec<String>), CommandErro
             .flatten();
         let leases = leases_of(&place)?;
         damaged.extend(leases.damaged.into_iter().map(|(_, error)| error.msg));
-        all.extend(leases.held.into_iter().map(|one| NodeLease {
+        all.extend(leases.intact.into_iter().map(|one| NodeLease {
             pool: pool.clone(),
             lease: one.lease,
         }));

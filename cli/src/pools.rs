@@ -102,10 +102,10 @@ fn readiness(pool: &Pool) -> (&str, &str) {
 /// The conditions that are in force and need attention.
 fn active_conditions(pool: &Pool) -> Vec<String> {
     let conditions = pool.object.status.iter().flat_map(|status| &status.conditions);
-    let held = conditions.filter(|one| {
+    let shown = conditions.filter(|one| {
         ![condition::READY, condition::SERVING].contains(&one.type_.as_str()) && one.status == "True"
     });
-    held.map(|one| one.type_.clone()).collect()
+    shown.map(|one| one.type_.clone()).collect()
 }
 
 fn details(snapshot: &Snapshot, pool: &Pool) -> Output {

@@ -18,7 +18,7 @@ use crate::leases::{leases_of, stores, with_store};
 use crate::output::{CommandError, Outcome, Output};
 use api::{AddressState, IpAddress};
 use ipam::config::Place;
-use ipam::store::{Fate, HeldLease};
+use ipam::store::{Fate, StoredLease};
 use kube::api::{DeleteParams, Preconditions};
 use kube::{Api, Client};
 use serde_json::json;
@@ -28,7 +28,7 @@ use std::net::IpAddr;
 /// An object or a lease that records the allocation.
 enum Record {
     Object(Box<IpAddress>),
-    Lease(Place, Box<HeldLease>),
+    Lease(Place, Box<StoredLease>),
 }
 
 /// Releases the address after a confirmation. With `yes` there is no question.
@@ -112,10 +112,10 @@ fn find_records(
         .filter(|place| place.is_pool && is_selected(&place.name))
     {
         let with_ip = leases_of(&place)?
-            .held
+            .intact
             .into_iter()
-            .filter(|held| held.lease.addresses().any(|address| address == ip));
-        all.extend(with_ip.map(|held| Record::Lease(place.clone(), Box::new(held))));
+            .filter(|stored| stored.lease.addresses().any(|address| address == ip));
+        all.extend(with_ip.map(|stored| Record::Lease(place.clone(), Box::new(stored))));
     }
     Ok(all)
 }
@@ -193,8 +193,8 @@ fn evidence_of_object(
     )))
 }
 
-fn evidence_of_lease(snapshot: &Snapshot, held: &HeldLease, ip: IpAddr) -> Result<String, CommandError> {
-    let sandbox = &held.lease.sandbox;
+fn evidence_of_lease(snapshot: &Snapshot, stored: &StoredLease, ip: IpAddr) -> Result<String, CommandError> {
+    let sandbox = &stored.lease.sandbox;
     if let Some(name) = &sandbox.pod
         && running_pod(snapshot, name, sandbox.uid.as_deref()).is_some()
     {
@@ -202,7 +202,7 @@ fn evidence_of_lease(snapshot: &Snapshot, held: &HeldLease, ip: IpAddr) -> Resul
             "{ip} is leased to pod {name}, which is running; delete the pod, which releases the address"
         )));
     }
-    let attachment = held.lease.describe();
+    let attachment = stored.lease.describe();
     match sandbox.netns.as_ref().map(ipam::store::NetnsFile::fate) {
         Some(Fate::Gone) => Ok(format!(
             "it was leased to {attachment}, whose network namespace is gone"

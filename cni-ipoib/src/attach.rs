@@ -23,7 +23,7 @@ use crate::policy;
 use address::route;
 use common::cni::{self, Attachment, CniResult, Delegate};
 use common::netlink::{Link, LinkChange};
-use common::undo::{Failure, Undo};
+use common::undo::{NotUndone, Undo};
 use probe::{address, probe};
 use rdma::write_record;
 use serde_json::Value;
@@ -83,7 +83,7 @@ pub trait Attachable {
     ///
     /// # Errors
     /// The kernel refused, or the link does not have what was planned.
-    fn settle(&self, kernel: &mut dyn Kernel, links: &PodLinks) -> Result<Link, Error>;
+    fn wait_for_carrier(&self, kernel: &mut dyn Kernel, links: &PodLinks) -> Result<Link, Error>;
 
     /// Moves the RDMA device into the pod, unless [`Attachable::make`] did.
     ///
@@ -118,7 +118,7 @@ pub struct Failed {
     /// The cause.
     pub error: Error,
     /// Undo steps that failed, for DEL to repeat.
-    pub left: Vec<Failure>,
+    pub left: Vec<NotUndone>,
 }
 
 /// Attaches the pod as planned.
@@ -147,7 +147,7 @@ fn steps(effects: &mut Effects<'_, '_>, plan: &dyn Attachable) -> Result<Attache
     let ipam = allocate(effects)?;
     let links = plan.make(effects)?;
     connect(effects, plan, &links.link, &ipam)?;
-    let link = plan.settle(effects.target().kernel, &links)?;
+    let link = plan.wait_for_carrier(effects.target().kernel, &links)?;
     plan.move_rdma(effects)?;
     if let Some(grant) = &plan.interface().rdma {
         write_record(effects, grant)?;

@@ -61,7 +61,7 @@ pub enum LockError {
 pub fn flock(file: &File, share: Share, wait: Duration) -> Result<(), LockError> {
     match share.attempt(file) {
         Ok(()) => return Ok(()),
-        Err(TryLockError::WouldBlock) if wait.is_zero() => return Err(held(file, wait)),
+        Err(TryLockError::WouldBlock) if wait.is_zero() => return Err(held_error(file, wait)),
         Err(TryLockError::WouldBlock) => {}
         Err(TryLockError::Error(e)) => return Err(e.into()),
     }
@@ -77,11 +77,11 @@ pub fn flock(file: &File, share: Share, wait: Duration) -> Result<(), LockError>
     })?;
     match receiver.recv_timeout(wait) {
         Ok(locked) => Ok(locked?),
-        Err(_) => Err(held(file, wait)),
+        Err(_) => Err(held_error(file, wait)),
     }
 }
 
-fn held(file: &File, waited: Duration) -> LockError {
+fn held_error(file: &File, waited: Duration) -> LockError {
     LockError::Held {
         waited,
         holder: holder(file),
@@ -94,9 +94,9 @@ fn held(file: &File, waited: Duration) -> LockError {
 /// # Errors
 /// The file system refuses.
 pub fn current(file: &File, path: &Path) -> io::Result<Option<Metadata>> {
-    let held = file.metadata()?;
+    let locked = file.metadata()?;
     match fs::metadata(path) {
-        Ok(named) => Ok((named.ino() == held.ino() && named.dev() == held.dev()).then_some(held)),
+        Ok(named) => Ok((named.ino() == locked.ino() && named.dev() == locked.dev()).then_some(locked)),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(e),
     }

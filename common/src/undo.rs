@@ -24,14 +24,14 @@ struct Step<'c, C> {
 
 /// A step that could not be undone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct NotUndone {
     /// The name of the step, e.g. `delete the link net1`.
     pub step: String,
     /// The error and its causes.
     pub reason: String,
 }
 
-impl Display for Failure {
+impl Display for NotUndone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "cannot {}: {}", self.step, self.reason)
     }
@@ -73,18 +73,18 @@ impl<'c, C> Undo<'c, C> {
     }
 
     /// Undoes every effect now. Returns the failures in the order of the attempts.
-    pub fn rollback(mut self) -> Vec<Failure> {
+    pub fn rollback(mut self) -> Vec<NotUndone> {
         self.take_back()
     }
 
-    fn take_back(&mut self) -> Vec<Failure> {
+    fn take_back(&mut self) -> Vec<NotUndone> {
         let mut failures = Vec::new();
         while let Some(Step { name, back }) = self.steps.pop() {
             // A second panic during an unwind would abort the process and with it the remaining steps.
             let outcome = catch_unwind(AssertUnwindSafe(|| back(self.target)))
                 .unwrap_or_else(|_| Err("panicked; this is a bug".to_owned()));
             if let Err(reason) = outcome {
-                failures.push(Failure {
+                failures.push(NotUndone {
                     step: name.into_owned(),
                     reason,
                 });

@@ -69,7 +69,7 @@ pub(crate) fn agree(lease: &Lease, requests: &Requests) -> Result<(), Error> {
     {
         None => Ok(()),
         Some(request) => {
-            let held = lease
+            let leased = lease
                 .addresses()
                 .map(|ip| ip.to_string())
                 .collect::<Vec<_>>()
@@ -77,7 +77,7 @@ pub(crate) fn agree(lease: &Lease, requests: &Requests) -> Result<(), Error> {
             Err(Error::new(
                 Code::INVALID_CONFIG,
                 format!(
-                    "{request} is asked for, but {} already has {held}; DEL it first",
+                    "{request} is asked for, but {} already has {leased}; DEL it first",
                     lease.describe()
                 ),
             ))

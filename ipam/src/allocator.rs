@@ -7,7 +7,7 @@
 
 use crate::config::{Request, Requests};
 use crate::interval::IntervalSet;
-use crate::range::{Family, Range, Verdict, bits};
+use crate::range::{Family, Membership, Range, bits};
 use common::cni::{Code, Error};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -182,7 +182,9 @@ fn place<'r>(sets: &'r [Vec<Range>], request: &Request) -> Result<(usize, &'r Ra
             .enumerate()
             .flat_map(|(i, set)| set.iter().map(move |range| (i, range)))
     };
-    if let Some((index, range)) = ranges().find(|(_, range)| range.verdict(request.ip) == Verdict::Usable) {
+    if let Some((index, range)) =
+        ranges().find(|(_, range)| range.membership(request.ip) == Membership::Usable)
+    {
         return match request.prefix.filter(|prefix| *prefix != range.subnet.prefix()) {
             None => Ok((index, range)),
             Some(prefix) => Err(Error::new(
@@ -195,7 +197,7 @@ fn place<'r>(sets: &'r [Vec<Range>], request: &Request) -> Result<(usize, &'r Ra
         };
     }
     for (_, range) in ranges() {
-        if let Verdict::Reserved(what) = range.verdict(request.ip) {
+        if let Membership::Reserved(what) = range.membership(request.ip) {
             return Err(Error::new(
                 Code::ADDRESS_EXCLUDED,
                 format!(

@@ -111,7 +111,7 @@ pub struct Range {
 
 /// Whether a range may allocate an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Membership {
     /// It may.
     Usable,
     /// It is not between the range's first and last address.
@@ -292,26 +292,26 @@ impl Range {
     }
 
     /// Whether `ip` may be allocated, and if not, why.
-    pub fn verdict(&self, ip: IpAddr) -> Verdict {
+    pub fn membership(&self, ip: IpAddr) -> Membership {
         let number = bits(ip);
         if !self.subnet.contains(ip) {
-            Verdict::Outside
+            Membership::Outside
         } else if !hosts(self.subnet).contains(number) {
-            Verdict::Reserved(match ip {
+            Membership::Reserved(match ip {
                 IpAddr::V4(_) if ip == self.subnet.network() => "the network address",
                 IpAddr::V4(_) => "the broadcast address",
                 IpAddr::V6(_) => "the subnet-router anycast address",
             })
         } else if self.gateways().contains(number) {
-            Verdict::Reserved("a gateway")
+            Membership::Reserved("a gateway")
         } else if self.excluded.contains(number)
             || self.shared.excluded.of_family(self.family()).contains(number)
         {
-            Verdict::Reserved("excluded")
+            Membership::Reserved("excluded")
         } else if self.window.contains(number) {
-            Verdict::Usable
+            Membership::Usable
         } else {
-            Verdict::Outside
+            Membership::Outside
         }
     }
 

@@ -48,7 +48,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use block::{BlockUse, HeldLease, Leases};
+pub use block::{BlockUse, Leases, StoredLease};
 pub use disk::{Disk, Identity, NodeDisk};
 pub use lease::Lease;
 pub use pending::Released;
@@ -231,9 +231,9 @@ impl<'n> Store<'n> {
             };
             let probe = file.try_clone().map_err(|e| failed("lock", &path, &e))?;
             let lock = Lock::take(file, &path, self.node.lock_wait)?;
-            let held = current(&probe, &path).map_err(|e| failed("look at", &path, &e))?;
-            if let Some(held) = held {
-                self.close_to_others(&probe, &held);
+            let locked = current(&probe, &path).map_err(|e| failed("look at", &path, &e))?;
+            if let Some(locked) = locked {
+                self.close_to_others(&probe, &locked);
                 return Ok(Some(lock));
             }
         }
@@ -266,8 +266,8 @@ impl<'n> Store<'n> {
 
     /// A store of an earlier version lets any user take the lock. Its modes are corrected as soon as it is
     /// used.
-    fn close_to_others(&self, lock: &File, held: &Metadata) {
-        let others = held.permissions().mode() & 0o177;
+    fn close_to_others(&self, lock: &File, locked: &Metadata) {
+        let others = locked.permissions().mode() & 0o177;
         if others == 0 {
             return;
         }

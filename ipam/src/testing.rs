@@ -418,7 +418,7 @@ impl Fixture {
     pub(crate) fn assert_sound(&self, when: &str) {
         use std::os::unix::fs::MetadataExt;
         let inode = |path: &Path| std::fs::metadata(path).unwrap().ino();
-        let mut held = Vec::new();
+        let mut leased = Vec::new();
         for name in self.names("leases") {
             let path = self.file("leases").join(&name);
             let text = std::fs::read_to_string(&path).unwrap();
@@ -439,13 +439,13 @@ impl Fixture {
                     inode(&path),
                     "{when}: {ip} of {name} belongs to another lease"
                 );
-                held.push(ip);
+                leased.push(ip);
             }
         }
-        held.sort();
+        leased.sort();
         assert_eq!(
             self.names("addresses"),
-            held,
+            leased,
             "{when}: addresses without a lease, or with two"
         );
         for leftover in ["adding", "removing", "asking/a@eth0"] {

@@ -161,10 +161,10 @@ fn three_hundred_kills_duplicate_and_lose_no_address() {
         let distinct: BTreeSet<&String> = live.values().flatten().collect();
         assert_eq!(distinct.len(), live.len(), "round {round}: {live:?}");
     }
-    for (id, held) in &live {
+    for (id, added) in &live {
         assert_eq!(
             &addresses(&run("ADD", id, &conf)),
-            held,
+            added,
             "{id} has lost its lease"
         );
     }

@@ -13,7 +13,7 @@ use tests::traces::assert_same;
 use tests::{Conf, Node, Pod, Traces, Value, json};
 
 /// The time limit of every operation of the fabric, in emulation on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const PORTS: [&str; 3] = ["ib0", "ib1", "ib2"];
 const MODULE: &str = "devices=3 pkeys=0xffff,0x8001";
 
@@ -193,18 +193,18 @@ pub(crate) fn groups() -> Vec<String> {
     groups
 }
 
-/// Waits until `holds` returns true. Panics after [`PATIENCE`].
+/// Waits until `holds` returns true. Panics after [`TIMEOUT`].
 #[track_caller]
 pub(crate) fn soon(what: &str, holds: impl Fn() -> bool) {
-    within(PATIENCE, what, holds);
+    within(TIMEOUT, what, holds);
 }
 
 /// Like [`soon`], with another time limit.
 #[track_caller]
-pub(crate) fn within(patience: Duration, what: &str, holds: impl Fn() -> bool) {
+pub(crate) fn within(timeout: Duration, what: &str, holds: impl Fn() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < patience, "not within {patience:?}: {what}");
+        assert!(start.elapsed() < timeout, "not within {timeout:?}: {what}");
         sleep(Duration::from_millis(30));
     }
 }

@@ -13,7 +13,7 @@ use tests::{Daemon, Node, Value, daemon};
 const LISTEN: &str = "127.0.0.1:9471";
 
 /// If the first report of an agent times out, the agent waits up to half a minute before the next.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The agent of this machine, with a kubeconfig from the host.
 struct Agent(Daemon);
@@ -47,7 +47,7 @@ impl Agent {
     #[track_caller]
     fn expect_condition(&self, status: &str, reason: &str, message: &str) {
         let wanted = [status, reason, message].map(str::to_owned);
-        within(PATIENCE, &format!("{wanted:?}"), || {
+        within(TIMEOUT, &format!("{wanted:?}"), || {
             let last_condition = self.last_condition();
             last_condition.as_ref() == Some(&wanted)
         });

@@ -182,17 +182,17 @@ fn a_listener_answers_the_self_test_of_another_node() {
         stderr.read_line(&mut line).unwrap();
         let address = line.trim().rsplit(' ').next().unwrap().to_owned();
         let report = assert_sound(&selftest(node, &["--master", "ib0", "--peer", &address]));
-        let held = steps(&report, "ok");
+        let passed = steps(&report, "ok");
         for step in ["the peer answers", "ib_write_bw moves data to the peer"] {
-            assert!(held.iter().any(|held| held.contains(step)), "{held:?}");
+            assert!(passed.iter().any(|one| one.contains(step)), "{passed:?}");
         }
         drop(listener.stdin.take());
         let output = listener.wait_with_output().unwrap();
         let report = assert_sound(&output);
-        let held = steps(&report, "ok");
+        let passed = steps(&report, "ok");
         assert!(
-            held.iter().any(|held| held.contains("1 measurements")),
-            "{held:?}"
+            passed.iter().any(|one| one.contains("1 measurements")),
+            "{passed:?}"
         );
     });
 }

@@ -262,9 +262,9 @@ impl WholeLinks for Faulty<'_> {
         self.kernel.carried(index)
     }
 
-    fn give_back(&mut self, index: u32, saved: &Saved) -> Result<Added, Error> {
+    fn restore_saved(&mut self, index: u32, saved: &Saved) -> Result<Added, Error> {
         self.faults.netlink()?;
-        self.kernel.give_back(index, saved)
+        self.kernel.restore_saved(index, saved)
     }
 
     fn add_altname(&mut self, index: u32, name: &str) -> Result<bool, Error> {

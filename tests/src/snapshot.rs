@@ -21,7 +21,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// The time limit for the kernel to complete a call or the end of a namespace.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Files that the plugins may leave: the last allocated address, addresses in cooldown, and unlocked lock files.
 const MAY_STAY: [&str; 5] = ["/cursors/", "/resting/", "/lock", "/last_reserved_ip", "/netns/"];
@@ -69,7 +69,7 @@ impl Node {
                 return snapshot;
             }
             assert!(
-                start.elapsed() < PATIENCE,
+                start.elapsed() < TIMEOUT,
                 "an address stays tentative: {snapshot:#?}"
             );
             sleep(Duration::from_millis(100));
@@ -91,7 +91,7 @@ impl Node {
                 return;
             }
             assert!(
-                start.elapsed() < PATIENCE,
+                start.elapsed() < TIMEOUT,
                 "{when}, something is different:\n{difference}"
             );
             sleep(Duration::from_millis(50));

@@ -20,7 +20,7 @@ const IFNAME: &str = "net1";
 /// The highest number of kills of one call.
 const KILLS_IN_A_ROW: u32 = 3;
 /// The time limit for the last namespaces to end.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The size of a storm.
 #[derive(Clone, Copy, Debug)]
@@ -112,7 +112,7 @@ impl Storm<'_> {
 
     /// Repeats GC until nothing remains, because the kernel removes namespaces with a delay.
     fn clean_up(&self, before: &crate::Snapshot, start: Instant) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             for conf in self.confs {
                 self.node.gc(conf, &[]).done();

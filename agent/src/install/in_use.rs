@@ -92,13 +92,13 @@ fn leases(host: &Path, data_dir: &Path) -> Result<Vec<Use>, Error> {
     let mut found = Vec::new();
     for (dir, is_pool) in stores(host, data_dir)? {
         let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let Leases { held, damaged } =
+        let Leases { intact, damaged } =
             read(&dir, is_pool, &name).map_err(|e| Error::Unseen { what: e.msg })?;
-        let known = held.into_iter().map(|held| Use {
-            network: held.lease.network.clone(),
-            container: held.lease.owner.container_id.to_string(),
-            ifname: held.lease.owner.ifname.to_string(),
-            pod: held.lease.sandbox.pod.clone(),
+        let known = intact.into_iter().map(|stored| Use {
+            network: stored.lease.network.clone(),
+            container: stored.lease.owner.container_id.to_string(),
+            ifname: stored.lease.owner.ifname.to_string(),
+            pod: stored.lease.sandbox.pod.clone(),
             evidence: format!("lease in {}", dir.display()),
         });
         found.extend(known);

@@ -65,7 +65,7 @@ pub fn uninstall(wanted: &Uninstall, out: &mut dyn Write) -> Result<(), Error> {
         remove_if_there(&directory.gone_entry(name))?;
         remove_if_there(&directory.new_entry(name))?;
         say(out, format_args!("{name} {version} removed"));
-        put_back(&directory, name, out)?;
+        restore_foreign(&directory, name, out)?;
     }
     directory.sync()
 }
@@ -111,7 +111,7 @@ fn restore(directory: &Directory) -> Result<(), Error> {
 }
 
 /// Restores the foreign program that had the name before a plugin of ours.
-fn put_back(directory: &Directory, name: &str, out: &mut dyn Write) -> Result<(), Error> {
+fn restore_foreign(directory: &Directory, name: &str, out: &mut dyn Write) -> Result<(), Error> {
     let aside = directory.aside(name);
     if aside.symlink_metadata().is_ok() {
         rename(&aside, &directory.entry(name))?;

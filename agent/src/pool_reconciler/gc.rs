@@ -13,7 +13,7 @@ use api::{AddressState, IpAddress};
 use block::owner::NodeIdentity;
 use common::cni::Attachment;
 use ipam::clock::{Clock, KernelClock};
-use ipam::store::{Fate, HeldLease, NetnsFile, Released};
+use ipam::store::{Fate, NetnsFile, Released, StoredLease};
 use kube::ResourceExt;
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -59,26 +59,26 @@ fn suspected_for<K: Clone + Eq + Hash>(suspects: &mut HashMap<K, Instant>, key: 
 struct Sandboxes(HashMap<(String, String), Duration>);
 
 impl Sandboxes {
-    fn of(leases: &[HeldLease]) -> Self {
+    fn of(leases: &[StoredLease]) -> Self {
         let mut newest: HashMap<(String, String), Duration> = HashMap::new();
-        for held in leases {
-            if let Some(key) = Self::key(held) {
+        for stored in leases {
+            if let Some(key) = Self::key(stored) {
                 let since = newest.entry(key).or_default();
-                *since = (*since).max(held.lease.since_boot);
+                *since = (*since).max(stored.lease.since_boot);
             }
         }
         Self(newest)
     }
 
-    fn key(held: &HeldLease) -> Option<(String, String)> {
-        let pod = held.lease.sandbox.pod.clone()?;
-        Some((pod, held.lease.owner.ifname.to_string()))
+    fn key(stored: &StoredLease) -> Option<(String, String)> {
+        let pod = stored.lease.sandbox.pod.clone()?;
+        Some((pod, stored.lease.owner.ifname.to_string()))
     }
 
     /// Whether the pod of the lease has a newer lease for the same interface.
-    fn replace(&self, held: &HeldLease) -> bool {
-        let newest = Self::key(held).and_then(|key| self.0.get(&key));
-        newest.is_some_and(|since| *since > held.lease.since_boot)
+    fn replace(&self, stored: &StoredLease) -> bool {
+        let newest = Self::key(stored).and_then(|key| self.0.get(&key));
+        newest.is_some_and(|since| *since > stored.lease.since_boot)
     }
 }
 
@@ -149,12 +149,12 @@ impl GarbageCollector {
 
     async fn collect_leases(&mut self, api: &Requests) -> Result<(), ReconcileError> {
         let leases = self.context.agent.stores.leases(&self.context.pool).await?;
-        let newest = Sandboxes::of(&leases.held);
+        let newest = Sandboxes::of(&leases.intact);
         let mut seen = HashSet::new();
-        for held in leases.held {
-            let netns = held.lease.sandbox.netns.clone();
-            let key = (held.lease.owner.clone(), held.inode, netns);
-            let Some(evidence) = self.evidence(api, &held, &newest).await else {
+        for stored in leases.intact {
+            let netns = stored.lease.sandbox.netns.clone();
+            let key = (stored.lease.owner.clone(), stored.inode, netns);
+            let Some(evidence) = self.evidence(api, &stored, &newest).await else {
                 self.suspects.leases.remove(&key);
                 continue;
             };
@@ -163,22 +163,22 @@ impl GarbageCollector {
             if suspected < self.context.agent.config.daemon.observation_interval {
                 continue;
             }
-            self.free(held, suspected, &evidence).await?;
+            self.free(stored, suspected, &evidence).await?;
             self.suspects.leases.remove(&key);
         }
         self.suspects.leases.retain(|key, _| seen.contains(key));
         Ok(())
     }
 
-    async fn free(&self, held: HeldLease, after: Duration, evidence: &str) -> Result<(), ReconcileError> {
-        let (lease, gone) = (held.lease.describe(), held.lease.owner.clone());
-        let addresses: Vec<IpAddr> = held.lease.addresses().collect();
+    async fn free(&self, stored: StoredLease, after: Duration, evidence: &str) -> Result<(), ReconcileError> {
+        let (lease, gone) = (stored.lease.describe(), stored.lease.owner.clone());
+        let addresses: Vec<IpAddr> = stored.lease.addresses().collect();
         let freed = self
             .context
             .agent
             .stores
             .with(&self.context.pool, move |store| match store.enter_existing()? {
-                Some(locked) => locked.release_unchanged(&held),
+                Some(locked) => locked.release_unchanged(&stored),
                 None => Ok(false),
             })
             .await?;
@@ -190,8 +190,8 @@ impl GarbageCollector {
     }
 
     /// The evidence that the pod of a lease cannot use its address any more; none without proof.
-    async fn evidence(&self, api: &Requests, held: &HeldLease, newest: &Sandboxes) -> Option<String> {
-        let sandbox = &held.lease.sandbox;
+    async fn evidence(&self, api: &Requests, stored: &StoredLease, newest: &Sandboxes) -> Option<String> {
+        let sandbox = &stored.lease.sandbox;
         let netns = sandbox.netns.clone()?;
         let fate = tokio::task::spawn_blocking(move || netns.fate()).await.ok()?;
         let namespace = match &fate {
@@ -199,26 +199,26 @@ impl GarbageCollector {
             Fate::Replaced => Namespace::Replaced,
             Fate::There => return None,
             Fate::Unseen(why) => {
-                tracing::debug!(pool = %self.context.pool, attachment = %held.lease.owner, why, "reading the network namespace of a lease failed");
+                tracing::debug!(pool = %self.context.pool, attachment = %stored.lease.owner, why, "reading the network namespace of a lease failed");
                 return None;
             }
         };
-        let pod = if newest.replace(held) {
+        let pod = if newest.replace(stored) {
             PodState::HasNewerSandbox
         } else {
-            self.pod_state(api, held).await
+            self.pod_state(api, stored).await
         };
         match conclude(namespace, &pod) {
             Conclusion::Unused(why) => Some(why),
             Conclusion::MaybeUsed(why) => {
-                tracing::debug!(pool = %self.context.pool, attachment = %held.lease.owner, why, "kept a lease whose namespace is gone");
+                tracing::debug!(pool = %self.context.pool, attachment = %stored.lease.owner, why, "kept a lease whose namespace is gone");
                 None
             }
         }
     }
 
-    async fn pod_state(&self, api: &Requests, held: &HeldLease) -> PodState {
-        let Some((namespace, name)) = held
+    async fn pod_state(&self, api: &Requests, stored: &StoredLease) -> PodState {
+        let Some((namespace, name)) = stored
             .lease
             .sandbox
             .pod
@@ -230,7 +230,7 @@ impl GarbageCollector {
         match api.pod(namespace, name).await {
             Err(trouble) => PodState::Unknown(trouble.to_string()),
             Ok(None) => PodState::Gone,
-            Ok(Some(pod)) => match (&held.lease.sandbox.uid, pod.uid()) {
+            Ok(Some(pod)) => match (&stored.lease.sandbox.uid, pod.uid()) {
                 (Some(ours), Some(now)) if *ours != now => PodState::Replaced(now),
                 _ => PodState::Exists,
             },

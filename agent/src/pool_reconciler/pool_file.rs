@@ -109,7 +109,7 @@ impl PoolFileWriter {
                     return Ok(false);
                 };
                 let empty = locked.pool()?.is_some_and(|file| file.blocks.is_empty());
-                if !empty || !store.leases()?.held.is_empty() {
+                if !empty || !store.leases()?.intact.is_empty() {
                     return Ok(false);
                 }
                 locked.remove_pool().map(|()| true)

@@ -13,7 +13,7 @@ use common::cni::{Attachment, Error};
 use ipam::agent::{AskedBy, Pod};
 use ipam::interval::IntervalSet;
 use ipam::range::bits;
-use ipam::store::{HeldLease, Lease};
+use ipam::store::{Lease, StoredLease};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::time::Instant;
@@ -27,20 +27,23 @@ const AT_ONCE: usize = 8;
 pub(super) struct Published(HashMap<IpAddr, (Attachment, u64)>);
 
 impl Published {
-    /// Whether the object of `ip` belongs to the lease `held` and can be relied on.
-    fn has(&self, ip: IpAddr, held: &HeldLease) -> bool {
+    /// Whether the object of `ip` belongs to the lease `stored` and can be relied on.
+    fn has(&self, ip: IpAddr, stored: &StoredLease) -> bool {
         let made = self.0.get(&ip);
-        held.lease.api.contains(&ip)
-            || made.is_some_and(|(owner, inode)| *owner == held.lease.owner && *inode == held.inode)
+        stored.lease.api.contains(&ip)
+            || made.is_some_and(|(owner, inode)| *owner == stored.lease.owner && *inode == stored.inode)
     }
 
-    fn note(&mut self, ip: IpAddr, held: &HeldLease) {
-        self.0.insert(ip, (held.lease.owner.clone(), held.inode));
+    fn note(&mut self, ip: IpAddr, stored: &StoredLease) {
+        self.0.insert(ip, (stored.lease.owner.clone(), stored.inode));
     }
 
     /// Forgets leases that have ended.
-    fn keep(&mut self, leases: &[HeldLease]) {
-        let living: HashSet<IpAddr> = leases.iter().flat_map(|held| held.lease.addresses()).collect();
+    fn keep(&mut self, leases: &[StoredLease]) {
+        let living: HashSet<IpAddr> = leases
+            .iter()
+            .flat_map(|stored| stored.lease.addresses())
+            .collect();
         self.0.retain(|ip, _| living.contains(ip));
     }
 }
@@ -76,28 +79,28 @@ impl Publisher {
     ) -> Result<Option<IpAddr>, ReconcileError> {
         self.last_write = Some(Instant::now());
         let leases = self.context.agent.stores.leases(&self.context.pool).await?;
-        self.published.keep(&leases.held);
+        self.published.keep(&leases.intact);
         let there = self.context.own_addresses(api).await?;
-        let ips = |held: &'_ HeldLease| held.lease.addresses().collect::<Vec<_>>();
+        let ips = |stored: &'_ StoredLease| stored.lease.addresses().collect::<Vec<_>>();
         let all = leases
-            .held
+            .intact
             .iter()
-            .flat_map(|held| ips(held).into_iter().map(move |ip| (ip, held)));
-        let missing: Vec<(IpAddr, &HeldLease)> = all
+            .flat_map(|stored| ips(stored).into_iter().map(move |ip| (ip, stored)));
+        let missing: Vec<(IpAddr, &StoredLease)> = all
             .filter(|(ip, _)| within.contains(bits(*ip)))
-            .filter(|(ip, held)| !(there.contains_key(ip) && self.published.has(*ip, held)))
+            .filter(|(ip, stored)| !(there.contains_key(ip) && self.published.has(*ip, stored)))
             .collect();
         let mut in_the_way = None;
         for some in missing.chunks(AT_ONCE) {
             let objects = some
                 .iter()
-                .map(|(ip, held)| self.object_of(accepted, *ip, &held.lease, there.get(ip)))
+                .map(|(ip, stored)| self.object_of(accepted, *ip, &stored.lease, there.get(ip)))
                 .collect::<Result<Vec<_>, _>>()?;
             let written = futures::future::join_all(objects.iter().map(|object| write(api, object))).await;
             let mut failure = None;
-            for ((ip, held), written) in some.iter().zip(written) {
+            for ((ip, stored), written) in some.iter().zip(written) {
                 match written {
-                    Ok(true) => self.published.note(*ip, held),
+                    Ok(true) => self.published.note(*ip, stored),
                     Ok(false) => in_the_way = Some(*ip),
                     Err(e) => failure = Some(e),
                 }
@@ -137,12 +140,12 @@ impl Publisher {
         let leases = self.context.agent.stores.leases(&self.context.pool).await?;
         let there = self.context.own_addresses(api).await?;
         let all = leases
-            .held
+            .intact
             .iter()
-            .flat_map(|held| held.lease.addresses().map(move |ip| (ip, held)));
+            .flat_map(|stored| stored.lease.addresses().map(move |ip| (ip, stored)));
         Ok(all
             .filter(|(ip, _)| cidr.network().contains(*ip))
-            .filter(|(ip, held)| !(there.contains_key(ip) && self.published.has(*ip, held)))
+            .filter(|(ip, stored)| !(there.contains_key(ip) && self.published.has(*ip, stored)))
             .count() as u64)
     }
 

@@ -278,11 +278,11 @@ impl UsageReporter {
         };
         let leases = self.context.agent.stores.leases(&self.context.pool).await?;
         let mut of_block = OfBlock::default();
-        for held in leases.held {
-            for ip in held.lease.addresses().filter(|ip| cidr.network().contains(*ip)) {
+        for stored in leases.intact {
+            for ip in stored.lease.addresses().filter(|ip| cidr.network().contains(*ip)) {
                 // A reserved address does not count: it is still allocated, by name.
                 of_block.excluded += i64::from(accepted.ranges.range_of(ip).is_none());
-                let since = held.lease.since.parse().ok().map(Time);
+                let since = stored.lease.since.parse().ok().map(Time);
                 of_block.oldest = of_block.oldest.into_iter().chain(since).min();
             }
         }

@@ -47,16 +47,19 @@ async fn the_addresses_command_finds_a_holder_by_pod_status_lease_or_object() {
         data.to_str().unwrap(),
     ])
     .json();
-    let held = &on_node["addresses"][0];
+    let reported = &on_node["addresses"][0];
     assert_eq!(
-        (&held["pod"], &held["interface"], &held["containerID"]),
+        (&reported["pod"], &reported["interface"], &reported["containerID"]),
         (&json!("default/p"), &json!("net1"), &json!("p"))
     );
     assert_eq!(
-        (&held["pool"], &held["reportedBy"]),
+        (&reported["pool"], &reported["reportedBy"]),
         (&json!("rail0"), &json!(["lease"]))
     );
-    assert!(held["since"].as_str().unwrap().starts_with("20"), "{held}");
+    assert!(
+        reported["since"].as_str().unwrap().starts_with("20"),
+        "{reported}"
+    );
 
     site.remove_pod("p").await;
     pod_with(&site, "q", "a", "default/rail0", &ips).await;

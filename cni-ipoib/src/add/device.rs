@@ -136,7 +136,7 @@ pub(super) fn begin(
     let before = plan.clone();
     let mut undo = Undo::new(context);
     undo.remember(function::GUIDS_BACK, move |context: &mut AddContext<'_>| {
-        function::give_back(context.kernel, &before).map_err(|e| cni::error::causes(&e))
+        function::undo(context.kernel, &before).map_err(|e| cni::error::causes(&e))
     });
     let renewed = renew(undo.target(), plan, new).and_then(|plan| {
         let rdma = plan.interface.rdma.clone();

@@ -37,7 +37,7 @@ impl Attachable for Plan {
         Ok(links)
     }
 
-    fn settle(&self, kernel: &mut dyn Kernel, links: &PodLinks) -> Result<Link, Error> {
+    fn wait_for_carrier(&self, kernel: &mut dyn Kernel, links: &PodLinks) -> Result<Link, Error> {
         await_carrier(kernel, links, self)
     }
 

@@ -34,14 +34,14 @@ impl Attachable for Plan {
         }
         let planned = self.clone();
         effects.remember(function::GUIDS_BACK, move |context| {
-            function::give_back(context.kernel, &planned).map_err(|e| cni::error::causes(&e))
+            function::undo(context.kernel, &planned).map_err(|e| cni::error::causes(&e))
         });
     }
 
     fn make(&self, effects: &mut Effects<'_, '_>) -> Result<PodLinks, Error> {
         let planned = self.clone();
         effects.remember("give the link back to the host", move |context| {
-            give_back(context.kernel, &planned)
+            undo(context.kernel, &planned)
                 .map(|()| context.link_may_live = false)
                 .map_err(|e| cni::error::causes(&e))
         });
@@ -51,13 +51,13 @@ impl Attachable for Plan {
         Ok(PodLinks { link, ports })
     }
 
-    fn settle(&self, kernel: &mut dyn Kernel, links: &PodLinks) -> Result<Link, Error> {
+    fn wait_for_carrier(&self, kernel: &mut dyn Kernel, links: &PodLinks) -> Result<Link, Error> {
         await_carrier(kernel, &links.link, self)
     }
 }
 
 /// Undoes an ADD at any stage.
-fn give_back(kernel: &mut dyn Kernel, plan: &Plan) -> Result<(), Error> {
+fn undo(kernel: &mut dyn Kernel, plan: &Plan) -> Result<(), Error> {
     let was = &plan.snapshot;
     if let Some(identity) = plan.interface.rdma.as_ref().and_then(Grant::moved) {
         bring_back(kernel, identity)?;

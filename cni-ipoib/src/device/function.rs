@@ -77,7 +77,7 @@ pub fn physical_link(kernel: &mut dyn Kernel, function: &Function) -> Result<Lin
 /// Sets the GUID of the function of `plan` and rebinds its driver. Returns the link that the driver created.
 ///
 /// # Errors
-/// The kernel or the driver refuses. [`give_back`] undoes it.
+/// The kernel or the driver refuses. [`undo`] undoes it.
 pub fn give(kernel: &mut dyn Kernel, plan: &Plan, new: &NewGuid) -> Result<Link, Error> {
     let NewGuid { function, guid } = new;
     let guid = *guid;
@@ -98,7 +98,7 @@ pub fn give(kernel: &mut dyn Kernel, plan: &Plan, new: &NewGuid) -> Result<Link,
 ///
 /// # Errors
 /// The kernel refuses, or the link does not return.
-pub fn give_back(kernel: &mut dyn Kernel, plan: &Plan) -> Result<(), Error> {
+pub fn undo(kernel: &mut dyn Kernel, plan: &Plan) -> Result<(), Error> {
     let was = &plan.snapshot;
     require_bound(kernel, was)?;
     let link = find(kernel, Side::Host, &was.hardware)?.ok_or_else(|| lost(was))?;

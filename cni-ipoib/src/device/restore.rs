@@ -79,7 +79,7 @@ pub fn restore_state(
             .step(|| format!("bring {name} {what}"))?;
     }
     for saved in &was.carried {
-        if let Err(error) = kernel.give_back(link.index, saved) {
+        if let Err(error) = kernel.restore_saved(link.index, saved) {
             tracing::warn!(link = was.name, what = saved.what, %error, "cannot restore an address, route or neighbour of the link");
         }
     }

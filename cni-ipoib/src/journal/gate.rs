@@ -24,7 +24,7 @@ impl Gate {
     /// # Errors
     /// [`Error::Locked`] after `wait`, [`Error::Io`].
     pub(super) fn pass(dir: &Path, wait: Duration) -> Result<Self, Error> {
-        Self::held(dir, Share::Shared, wait)
+        Self::lock(dir, Share::Shared, wait)
     }
 
     /// Shuts the gate once no ADD is passing it.
@@ -32,10 +32,10 @@ impl Gate {
     /// # Errors
     /// As [`Gate::pass`]; then another GC holds the gate.
     pub(super) fn shut(dir: &Path, wait: Duration) -> Result<Self, Error> {
-        Self::held(dir, Share::Exclusive, wait)
+        Self::lock(dir, Share::Exclusive, wait)
     }
 
-    fn held(dir: &Path, share: Share, wait: Duration) -> Result<Self, Error> {
+    fn lock(dir: &Path, share: Share, wait: Duration) -> Result<Self, Error> {
         let file = File::open(dir).map_err(|e| io_error("open", dir, e))?;
         match flock(&file, share, wait) {
             Ok(()) => Ok(Self { _dir: file }),

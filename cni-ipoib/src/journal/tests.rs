@@ -189,7 +189,7 @@ fn an_entry_of_an_older_release_is_read() {
 fn a_second_call_is_told_to_retry_at_the_time_limit() {
     let _alone = alone();
     let (_dir, journal) = journal();
-    let held = journal.open(&attachment("c1")).unwrap();
+    let entry = journal.open(&attachment("c1")).unwrap();
     let started = Instant::now();
     let error = journal.open_within(&attachment("c1"), SHORT).unwrap_err();
     let waited = started.elapsed();
@@ -203,7 +203,7 @@ fn a_second_call_is_told_to_retry_at_the_time_limit() {
         journal.open_within(&attachment("c2"), SHORT).is_ok(),
         "another attachment is free"
     );
-    drop(held);
+    drop(entry);
     assert!(journal.open_within(&attachment("c1"), SHORT).is_ok());
 }
 
@@ -211,15 +211,15 @@ fn a_second_call_is_told_to_retry_at_the_time_limit() {
 fn a_call_waits_for_the_one_before_it() {
     let _alone = alone();
     let (_dir, journal) = journal();
-    let mut held = journal.open(&attachment("c1")).unwrap();
-    held.begin(intent()).unwrap();
+    let mut entry = journal.open(&attachment("c1")).unwrap();
+    entry.begin(intent()).unwrap();
     let waiting = thread::spawn({
         let journal = journal.clone();
         move || journal.open(&attachment("c1")).unwrap().done
     });
     sleep(SHORT);
-    held.finish().unwrap();
-    drop(held);
+    entry.finish().unwrap();
+    drop(entry);
     assert!(waiting.join().unwrap());
 }
 
@@ -227,8 +227,8 @@ fn a_call_waits_for_the_one_before_it() {
 fn a_file_removed_under_a_waiting_call_is_recreated() {
     let _alone = alone();
     let (dir, journal) = journal();
-    let mut held = journal.open(&attachment("c1")).unwrap();
-    held.begin(intent()).unwrap();
+    let mut entry = journal.open(&attachment("c1")).unwrap();
+    entry.begin(intent()).unwrap();
     let waiting = thread::spawn({
         let journal = journal.clone();
         move || {
@@ -243,7 +243,7 @@ fn a_file_removed_under_a_waiting_call_is_recreated() {
         }
     });
     sleep(SHORT);
-    held.remove().unwrap();
+    entry.remove().unwrap();
     waiting.join().unwrap();
     assert!(fs::read_to_string(file(&dir)).unwrap().contains("ib1"));
 }
@@ -453,12 +453,12 @@ fn attachments_count_as_load_while_their_namespace_exists() {
 fn a_call_waits_for_the_program_of_a_killed_call() {
     let _alone = alone();
     let (_dir, journal) = journal();
-    let mut held = journal.open(&attachment("c1")).unwrap();
-    held.begin(intent()).unwrap();
+    let mut entry = journal.open(&attachment("c1")).unwrap();
+    entry.begin(intent()).unwrap();
     let mut program = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-    held.notes().unwrap().running(program.id()).unwrap();
+    entry.notes().unwrap().running(program.id()).unwrap();
     // The kernel does the same when the lock's holder dies.
-    drop(held);
+    drop(entry);
     for _ in 0..2 {
         let busy = journal.open_within(&attachment("c1"), SHORT);
         assert!(matches!(busy, Err(Error::Busy(_))), "{busy:?}");
@@ -480,17 +480,17 @@ fn a_call_waits_for_the_program_of_a_killed_call() {
 fn a_call_does_not_wait_for_children_of_a_program() {
     let _alone = alone();
     let (_dir, journal) = journal();
-    let held = journal.open(&attachment("c1")).unwrap();
+    let entry = journal.open(&attachment("c1")).unwrap();
     let mut program = std::process::Command::new("sh")
         .args(["-c", "setsid sleep 60 >/dev/null 2>&1 & echo $!"])
         .stdout(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    held.notes().unwrap().running(program.id()).unwrap();
+    entry.notes().unwrap().running(program.id()).unwrap();
     let mut left = String::new();
     program.stdout.take().unwrap().read_to_string(&mut left).unwrap();
     program.wait().unwrap();
-    drop(held);
+    drop(entry);
     let entry = journal.open_now(&attachment("c1"));
     let left = nix::unistd::Pid::from_raw(left.trim().parse().unwrap());
     nix::sys::signal::kill(left, nix::sys::signal::Signal::SIGKILL).unwrap();

@@ -24,7 +24,7 @@ pub trait WholeLinks {
     /// The addresses, routes and permanent neighbours of a link on the host.
     fn carried(&mut self, index: u32) -> Result<Carried, Error>;
     /// Restores an object on a link of the host.
-    fn give_back(&mut self, index: u32, saved: &Saved) -> Result<Added, Error>;
+    fn restore_saved(&mut self, index: u32, saved: &Saved) -> Result<Added, Error>;
     /// Adds an altname to a link on the host. Returns `false` if the link has it already.
     fn add_altname(&mut self, index: u32, name: &str) -> Result<bool, Error>;
     /// Removes an altname of a link. Returns `false` if the link does not have it.
@@ -55,7 +55,7 @@ impl WholeLinks for Namespaces<'_> {
         self.host.save(index)
     }
 
-    fn give_back(&mut self, index: u32, saved: &Saved) -> Result<Added, Error> {
+    fn restore_saved(&mut self, index: u32, saved: &Saved) -> Result<Added, Error> {
         self.host.restore(index, saved)
     }
 

@@ -143,7 +143,7 @@ impl WholeLinks for ModelKernel {
         })
     }
 
-    fn give_back(&mut self, index: u32, saved: &Saved) -> Result<Added, Error> {
+    fn restore_saved(&mut self, index: u32, saved: &Saved) -> Result<Added, Error> {
         self.ask(format!("give {} back to #{index}", saved.what), |model| {
             let carried = &mut model.state.left.carried;
             if carried.contains(&(index, saved.clone())) {

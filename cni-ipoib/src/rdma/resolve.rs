@@ -124,9 +124,9 @@ fn explain(error: Error, facts: &Facts, state: &Path) -> Error {
             .any(|lower| lower.behind.as_ref().is_some_and(|b| b.path == *path))
     };
     let has = |holder: &Holder| holder.grant.moved()?.path.as_ref().map(behind);
-    let mut held = holders(state).unwrap_or_default().into_iter();
-    let held = held.find(|holder| has(holder) == Some(true));
-    match held {
+    let mut holders = holders(state).unwrap_or_default().into_iter();
+    let holder = holders.find(|holder| has(holder) == Some(true));
+    match holder {
         Some(holder) => RdmaError::Held {
             device: holder.grant.device.name.clone(),
             by: holder.to_string(),

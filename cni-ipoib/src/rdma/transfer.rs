@@ -118,9 +118,9 @@ fn await_return_within(
     kernel: &mut dyn Kernel,
     sysfs: &Sysfs,
     identity: &Identity,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<(), Error> {
-    let deadline = Instant::now() + patience;
+    let deadline = Instant::now() + timeout;
     while !put_right(kernel, sysfs, identity)? {
         if identity.path.as_ref().is_none_or(|path| !path.exists()) {
             tracing::warn!(
@@ -132,7 +132,7 @@ fn await_return_within(
         if Instant::now() > deadline {
             return Err(Error::Rdma(RdmaError::Lost {
                 device: identity.name.clone(),
-                waited: patience,
+                waited: timeout,
             }));
         }
         sleep(POLL);

@@ -77,9 +77,9 @@ struct Returning<'a> {
 }
 
 impl Returning<'_> {
-    fn wait(&self, kernel: &mut dyn Kernel, patience: Duration) -> Result<(), Error> {
+    fn wait(&self, kernel: &mut dyn Kernel, timeout: Duration) -> Result<(), Error> {
         let was = self.was;
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + timeout;
         loop {
             function::require_bound(kernel, was)?;
             if let Some(link) = find(kernel, Side::Host, &was.hardware)? {
@@ -97,7 +97,7 @@ impl Returning<'_> {
             if Instant::now() > deadline {
                 return Err(DeviceError::Away {
                     link: was.name.clone(),
-                    waited: patience,
+                    waited: timeout,
                 }
                 .into());
             }

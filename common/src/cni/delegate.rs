@@ -40,7 +40,7 @@ impl fmt::Debug for Started<'_> {
 
 /// The error document of a delegate (spec § Error).
 #[derive(Deserialize)]
-struct Failure {
+struct ErrorDocument {
     code: u32,
     #[serde(default)]
     msg: String,
@@ -195,7 +195,7 @@ impl<'c> Delegate<'c> {
     }
 
     fn failure(&self, command: &str, output: &process::Output) -> Error {
-        match serde_json::from_slice::<Failure>(&output.stdout) {
+        match serde_json::from_slice::<ErrorDocument>(&output.stdout) {
             Ok(failure) => Error {
                 code: Code(failure.code),
                 msg: format!("{}: {}", self.plugin, failure.msg),

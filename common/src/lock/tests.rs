@@ -18,9 +18,9 @@ fn the_process_that_holds_a_lock_is_named() {
 
 #[test]
 fn waiting_processes_and_other_files_are_not_holders() {
-    let held = "1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF";
-    assert_eq!(holds(held, 1234), Some("4711"));
-    assert_eq!(holds(held, 12), None);
+    let line = "1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF";
+    assert_eq!(holds(line, 1234), Some("4711"));
+    assert_eq!(holds(line, 12), None);
     assert_eq!(
         holds("1: -> FLOCK  ADVISORY  WRITE 4712 fe:00:1234 0 EOF", 1234),
         None

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-use super::{Failure, Undo};
+use super::{NotUndone, Undo};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 type Log = Vec<String>;
@@ -59,7 +59,7 @@ fn failing_and_panicking_steps_are_reported_and_the_rest_is_undone() {
         ("release the address", "panicked; this is a bug"),
         ("delete the link net1", "EBUSY"),
     ];
-    let expected = expected.map(|(step, reason)| Failure {
+    let expected = expected.map(|(step, reason)| NotUndone {
         step: step.to_owned(),
         reason: reason.to_owned(),
     });

@@ -236,21 +236,18 @@ impl OrphanCollector {
                 let node = nodes.get(&orphan.node().node)?;
                 let quarantine = orphan.quarantine(&self.context.config);
                 let (seen, in_use, version) = (orphan.record(), orphan.in_use(), orphan.version());
-                let verdict = decide(&seen, in_use, &version, node, watched.as_ref(), quarantine);
-                Some((orphan, verdict))
+                let action = decide(&seen, in_use, &version, node, watched.as_ref(), quarantine);
+                Some((orphan, action))
             })
             .collect();
-        let is_write =
-            |verdict: &OrphanAction| matches!(verdict, OrphanAction::Orphan | OrphanAction::Delete);
-        let writes = judged.iter().filter(|(_, verdict)| is_write(verdict));
+        let is_write = |action: &OrphanAction| matches!(action, OrphanAction::Orphan | OrphanAction::Delete);
+        let writes = judged.iter().filter(|(_, action)| is_write(action));
         let pools: BTreeSet<&str> = writes.filter_map(|(orphan, _)| orphan.pool_of_block()).collect();
         if !self.enable_probes(inputs, &pools).await? {
             // Another process has changed the address space. The next round tries again.
-            judged.retain(|(orphan, verdict)| orphan.pool_of_block().is_none() || !is_write(verdict));
+            judged.retain(|(orphan, action)| orphan.pool_of_block().is_none() || !is_write(action));
         }
-        let writes = judged
-            .iter()
-            .map(|(orphan, verdict)| self.write(orphan, *verdict));
+        let writes = judged.iter().map(|(orphan, action)| self.write(orphan, *action));
         let outcomes = join_all(writes).await;
         for ((orphan, _), outcome) in judged.iter().zip(outcomes) {
             match outcome {
@@ -300,8 +297,8 @@ impl OrphanCollector {
         (found, result)
     }
 
-    async fn write(&self, orphan: &Orphan, verdict: OrphanAction) -> Result<Outcome, ApiError> {
-        Ok(match verdict {
+    async fn write(&self, orphan: &Orphan, action: OrphanAction) -> Result<Outcome, ApiError> {
+        Ok(match action {
             OrphanAction::Leave | OrphanAction::Hold => Outcome::Unchanged,
             OrphanAction::Observe => Outcome::Watched,
             OrphanAction::Orphan => match orphan.mark(&self.context).await? {

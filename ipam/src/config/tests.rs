@@ -6,7 +6,7 @@ mod size;
 mod spellings;
 
 use super::*;
-use crate::range::{Family, Verdict};
+use crate::range::{Family, Membership};
 use crate::testing::assert_error;
 use common::cni::Args;
 use serde_json::{Value, json};

@@ -7,7 +7,7 @@
 use super::file::corrupt;
 use super::{Block, BlockState, PoolFile};
 use crate::interval::{Interval, IntervalSet};
-use crate::range::{Family, Range, RangeSpec, Shared, Verdict, intervals, whole};
+use crate::range::{Family, Membership, Range, RangeSpec, Shared, intervals, whole};
 use crate::text::exclusions;
 use common::cni::Error;
 use std::net::IpAddr;
@@ -135,14 +135,14 @@ impl PoolRanges {
     pub fn range_of(&self, ip: IpAddr) -> Option<&Range> {
         self.whole
             .iter()
-            .find(|range| range.verdict(ip) == Verdict::Usable)
+            .find(|range| range.membership(ip) == Membership::Usable)
     }
 
     /// The place of `ip` in the pool.
     pub fn place(&self, ip: IpAddr) -> AddressPlace<'_> {
         if self.range_of(ip).is_none() {
-            let kept = self.whole.iter().find_map(|range| match range.verdict(ip) {
-                Verdict::Reserved(what) => Some(what),
+            let kept = self.whole.iter().find_map(|range| match range.membership(ip) {
+                Membership::Reserved(what) => Some(what),
                 _ => None,
             });
             return kept.map_or(AddressPlace::Outside, AddressPlace::Kept);

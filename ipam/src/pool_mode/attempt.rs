@@ -84,7 +84,7 @@ impl<'a> Attempt<'a> {
         let mut asked = false;
         let result = self.try_and_ask(&mut replies, &mut asked);
         if result.is_err() && asked {
-            self.give_back(&replies.granted);
+            self.return_granted(&replies.granted);
         }
         result
     }
@@ -99,7 +99,7 @@ impl<'a> Attempt<'a> {
             Outcome::Done(result) => Ok(Some(result)),
             Outcome::Ask(request, _) => {
                 if request.verb == Verb::Allocate {
-                    self.give_back(&[]);
+                    self.return_granted(&[]);
                 }
                 Ok(None)
             }
@@ -279,7 +279,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Asks the agent to release what it may have allocated to an attachment without a lease.
-    fn give_back(&self, granted: &[IpAddr]) {
+    fn return_granted(&self, granted: &[IpAddr]) {
         let ended = self
             .store
             .enter()

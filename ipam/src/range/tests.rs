@@ -94,8 +94,8 @@ fn addresses_that_differ_beyond_64_bits_are_distinguished() {
     .unwrap();
     assert_eq!(extent(&range).0, "fd00:0:0:1::5");
     assert_eq!(
-        range.verdict(ip("fd00::5")),
-        Verdict::Outside,
+        range.membership(ip("fd00::5")),
+        Membership::Outside,
         "whereabouts treats these two as one"
     );
 }
@@ -120,8 +120,14 @@ fn every_gateway_is_reserved_in_every_range() {
         &Arc::new(Shared::new([ip("10.0.0.1"), ip("10.0.0.6")], &[])),
     );
     let range = range.unwrap();
-    assert_eq!(range.verdict(ip("10.0.0.1")), Verdict::Reserved("a gateway"));
-    assert_eq!(range.verdict(ip("10.0.0.6")), Verdict::Reserved("a gateway"));
+    assert_eq!(
+        range.membership(ip("10.0.0.1")),
+        Membership::Reserved("a gateway")
+    );
+    assert_eq!(
+        range.membership(ip("10.0.0.6")),
+        Membership::Reserved("a gateway")
+    );
     assert_eq!(range.free().count(), 4);
 }
 
@@ -136,24 +142,24 @@ fn an_address_that_is_not_usable_has_a_reason() {
     };
     let range = Range::new(limits, &Arc::new(Shared::new([ip("10.0.0.1")], &[]))).unwrap();
     let cases = [
-        ("10.0.0.10", Verdict::Usable),
-        ("10.0.0.99", Verdict::Usable),
-        ("10.0.0.9", Verdict::Outside),
-        ("10.0.0.100", Verdict::Outside),
-        ("10.0.1.10", Verdict::Outside),
-        ("fd00::1", Verdict::Outside),
-        ("10.0.0.0", Verdict::Reserved("the network address")),
-        ("10.0.0.255", Verdict::Reserved("the broadcast address")),
-        ("10.0.0.1", Verdict::Reserved("a gateway")),
-        ("10.0.0.25", Verdict::Reserved("excluded")),
+        ("10.0.0.10", Membership::Usable),
+        ("10.0.0.99", Membership::Usable),
+        ("10.0.0.9", Membership::Outside),
+        ("10.0.0.100", Membership::Outside),
+        ("10.0.1.10", Membership::Outside),
+        ("fd00::1", Membership::Outside),
+        ("10.0.0.0", Membership::Reserved("the network address")),
+        ("10.0.0.255", Membership::Reserved("the broadcast address")),
+        ("10.0.0.1", Membership::Reserved("a gateway")),
+        ("10.0.0.25", Membership::Reserved("excluded")),
     ];
-    for (address, verdict) in cases {
-        assert_eq!(range.verdict(ip(address)), verdict, "{address}");
+    for (address, membership) in cases {
+        assert_eq!(range.membership(ip(address)), membership, "{address}");
     }
     let v6 = Range::new(spec("fd00::/64"), &Arc::default()).unwrap();
     assert_eq!(
-        v6.verdict(ip("fd00::")),
-        Verdict::Reserved("the subnet-router anycast address")
+        v6.membership(ip("fd00::")),
+        Membership::Reserved("the subnet-router anycast address")
     );
 }
 

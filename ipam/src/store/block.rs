@@ -12,7 +12,7 @@ use std::net::IpAddr;
 /// A lease with its file. A repeated ADD keeps the file, though it may move the lease to another namespace. A
 /// new lease of the same owner is another file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeldLease {
+pub struct StoredLease {
     /// The lease.
     pub lease: Lease,
     /// The inode of its file.
@@ -23,7 +23,7 @@ pub struct HeldLease {
 #[derive(Clone, Debug, Default)]
 pub struct Leases {
     /// The readable leases.
-    pub held: Vec<HeldLease>,
+    pub intact: Vec<StoredLease>,
     /// The unreadable leases, each with its owner by the file's name. They keep their addresses.
     pub damaged: Vec<(Attachment, Error)>,
 }
@@ -61,7 +61,7 @@ impl Store<'_> {
                 continue;
             };
             match self.lease(&owner) {
-                Ok(Some(lease)) => leases.held.push(HeldLease {
+                Ok(Some(lease)) => leases.intact.push(StoredLease {
                     lease,
                     inode: identity.inode,
                 }),
@@ -116,12 +116,12 @@ impl Locked<'_> {
     ///
     /// # Errors
     /// As [`Locked::release`].
-    pub fn release_unchanged(&self, held: &HeldLease) -> Result<bool, Error> {
-        let path = self.store.lease_path(&held.lease.owner);
+    pub fn release_unchanged(&self, stored: &StoredLease) -> Result<bool, Error> {
+        let path = self.store.lease_path(&stored.lease.owner);
         match self.store.identity(&path)? {
-            Some(identity) if identity.inode == held.inode => {
-                let unchanged = self.lease(&held.lease.owner)?.as_ref() == Some(&held.lease);
-                Ok(unchanged && self.release(&held.lease.owner)?.is_some())
+            Some(identity) if identity.inode == stored.inode => {
+                let unchanged = self.lease(&stored.lease.owner)?.as_ref() == Some(&stored.lease);
+                Ok(unchanged && self.release(&stored.lease.owner)?.is_some())
             }
             _ => Ok(false),
         }

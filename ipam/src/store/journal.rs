@@ -255,12 +255,12 @@ impl Locked<'_> {
         // A damaged lease may name an address twice, and the second removal would fail.
         let mut seen = BTreeSet::new();
         candidates.retain(|ip| seen.insert(*ip));
-        let held = |ip: &IpAddr| {
+        let is_leased = |ip: &IpAddr| {
             let path = self.store.address_path(*ip);
             node.disk.identity(&path).is_ok_and(|i| i.inode == identity.inode)
                 || lease.as_ref().is_some_and(|lease| self.is_copy(&path, lease))
         };
-        Ok(Some(candidates.into_iter().filter(held).collect()))
+        Ok(Some(candidates.into_iter().filter(is_leased).collect()))
     }
 
     /// Whether `path` is a copy of `lease`, as after a move of the store without its hard links. If the owner

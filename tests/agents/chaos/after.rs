@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 
 /// The time limit for the cluster to settle: several quarantines.
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Ends every pod, waits until no lease or address of a pod remains, and then allocates every address of the pool.
 pub(crate) async fn check(world: &World, machines: &mut [Machine], addresses: usize, seed: u64) {
@@ -23,7 +23,7 @@ pub(crate) async fn check(world: &World, machines: &mut [Machine], addresses: us
     assert_eq!(world.ledger.len(), 0, "seed {seed}: the ledger itself");
     let admin = world.server.admin().await;
     world.replicas.retire(&admin).await;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let left = leftovers(&admin, machines).await;
         if left.is_empty() {
@@ -31,7 +31,7 @@ pub(crate) async fn check(world: &World, machines: &mut [Machine], addresses: us
         }
         assert!(
             Instant::now() < deadline,
-            "seed {seed}: LEAK: after {PATIENCE:?}:\n{}\n{}",
+            "seed {seed}: LEAK: after {TIMEOUT:?}:\n{}\n{}",
             left.join("\n"),
             machines.iter().map(Machine::log_tail).collect::<String>()
         );
@@ -104,7 +104,7 @@ fn leases(pool: &std::path::Path) -> impl Iterator<Item = String> {
 
 /// Allocates addresses on all machines at once until no machine gets another, and repeats this while some are missing.
 async fn exhaust(world: &World, machines: &mut [Machine], addresses: usize, seed: u64) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while world.ledger.len() < addresses {
         let filling = machines
             .iter_mut()

@@ -8,13 +8,13 @@ use std::sync::Mutex;
 /// The addresses of running pods.
 #[derive(Default)]
 pub(crate) struct Ledger {
-    held: Mutex<HashMap<IpAddr, String>>,
+    holders: Mutex<HashMap<IpAddr, String>>,
 }
 
 impl Ledger {
     /// Records that `holder` got `address`. Fails if another pod has it.
     pub(crate) fn given(&self, address: IpAddr, holder: &str) {
-        let other = self.held.lock().unwrap().insert(address, holder.to_owned());
+        let other = self.holders.lock().unwrap().insert(address, holder.to_owned());
         if let Some(other) = other {
             assert!(
                 other == holder,
@@ -25,10 +25,10 @@ impl Ledger {
 
     /// Records that the pod with `address` has ended. Call it before DEL.
     pub(crate) fn ended(&self, address: IpAddr) {
-        self.held.lock().unwrap().remove(&address);
+        self.holders.lock().unwrap().remove(&address);
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.held.lock().unwrap().len()
+        self.holders.lock().unwrap().len()
     }
 }

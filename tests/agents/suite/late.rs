@@ -49,7 +49,7 @@ async fn leave_object_without_lease(site: &Site, proxy: &Proxy, node: &Member) {
     assert_eq!(proxy.deliver().await, [201]);
     keep_first(proxy, "DELETE", "0a010009");
     until("the object of no lease is deleted, late", async || {
-        proxy.held() == 1
+        proxy.withheld() == 1
     })
     .await;
 }

@@ -15,7 +15,7 @@ use tests::Node;
 
 const CONDITION: &str = "rdmanet.io/LinksReady";
 const BOTH: &str = "carrier on rail0, rail1";
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const LOST: &str = "rail0 has no carrier: cable or switch port";
 
 /// A machine whose links the test controls, and its cluster.
@@ -85,7 +85,7 @@ impl RailNode<'_> {
                 {
                     return condition;
                 }
-                condition => assert!(start.elapsed() < PATIENCE, "{wanted:?}, not {condition:?}"),
+                condition => assert!(start.elapsed() < TIMEOUT, "{wanted:?}, not {condition:?}"),
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }

@@ -9,6 +9,7 @@
 )]
 
 mod addresses;
+mod deadlines;
 mod edits;
 mod events;
 mod exhausted;
@@ -21,7 +22,6 @@ mod lost;
 mod lost_del;
 mod nodes;
 mod orphans;
-mod patience;
 mod proxied;
 mod quiet;
 mod ready;

@@ -65,10 +65,10 @@ async fn the_test_proxy_delivers_a_held_request_after_its_sender_gave_up() {
     let lost = api.create(&PostParams::default(), &wanted).await.unwrap_err();
     assert!(!matches!(lost, kube::Error::Api(_)), "{lost}");
     assert!(api.get_opt("late-4-0a000000-26").await.unwrap().is_none());
-    assert_eq!(proxy.held(), 1);
+    assert_eq!(proxy.withheld(), 1);
     assert_eq!(proxy.deliver().await, [201]);
     assert!(api.get_opt("late-4-0a000000-26").await.unwrap().is_some());
-    assert_eq!(proxy.held(), 0);
+    assert_eq!(proxy.withheld(), 0);
 }
 
 #[tokio::test]

@@ -50,7 +50,7 @@ pub struct Proxy {
 struct Shared {
     upstream: Client,
     decide: Mutex<Decide>,
-    held: Mutex<Vec<Request<Body>>>,
+    withheld: Mutex<Vec<Request<Body>>>,
     /// While true, the proxy breaks every connection and accepts none.
     cut: watch::Sender<bool>,
     /// While false, requests with [`Fault::Wait`] wait.
@@ -77,7 +77,7 @@ impl Proxy {
         let shared = Arc::new(Shared {
             upstream: crate::server::client(anonymous).await,
             decide: Mutex::new(Box::new(|_, _| Fault::None)),
-            held: Mutex::new(Vec::new()),
+            withheld: Mutex::new(Vec::new()),
             cut: watch::Sender::new(false),
             open: watch::Sender::new(false),
         });
@@ -105,15 +105,15 @@ impl Proxy {
     }
 
     /// The number of requests that the proxy holds back.
-    pub fn held(&self) -> usize {
-        self.shared.held.lock().unwrap().len()
+    pub fn withheld(&self) -> usize {
+        self.shared.withheld.lock().unwrap().len()
     }
 
     /// Sends the held requests to the server, in their order. Returns the status codes of the responses.
     pub async fn deliver(&self) -> Vec<u16> {
-        let held = std::mem::take(&mut *self.shared.held.lock().unwrap());
+        let withheld = std::mem::take(&mut *self.shared.withheld.lock().unwrap());
         let mut codes = Vec::new();
-        for request in held {
+        for request in withheld {
             let answer = self.shared.upstream.send(request).await.unwrap();
             codes.push(answer.status().as_u16());
         }
@@ -180,7 +180,7 @@ async fn forward(request: Request<Incoming>, shared: &Shared) -> Result<Response
     let body = body.collect().await.map_err(|_| Lost)?.to_bytes();
     let request = Request::from_parts(parts, Body::from(body.to_vec()));
     if fault == Fault::Hold {
-        shared.held.lock().unwrap().push(request);
+        shared.withheld.lock().unwrap().push(request);
         return Err(Lost);
     }
     match shared.upstream.send(request).await {

@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A limit that only a hang reaches: the VM is emulated, and other jobs run beside it.
-const PATIENCE: Duration = Duration::from_secs(900);
+const TIMEOUT: Duration = Duration::from_secs(900);
 /// The nodes of the cluster. The HCA of the second one is accelerated, that of the first is plain.
 pub(crate) const NODES: [&str; 2] = ["node-1", "node-2"];
 
@@ -192,7 +192,7 @@ impl Cluster {
 
     /// Waits until `look` finds something; `Err` is why it has not yet.
     pub(crate) fn until<T>(&self, what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let why = match look() {
                 Ok(found) => return found,
@@ -205,7 +205,7 @@ impl Cluster {
             );
             assert!(
                 Instant::now() < deadline,
-                "not in {PATIENCE:?}: {what}: {why}\n{}",
+                "not in {TIMEOUT:?}: {what}: {why}\n{}",
                 self.evidence()
             );
             std::thread::sleep(Duration::from_millis(500));

@@ -10,7 +10,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// The time limit for the kernel to end a namespace, in emulation on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Faults<'_> {
     /// Creates a pod, kills a call of it, cleans up, and asserts that nothing remains.
@@ -97,7 +97,7 @@ impl Faults<'_> {
         let start = Instant::now();
         while count(self.node.links()) < awaited {
             assert!(
-                start.elapsed() < PATIENCE,
+                start.elapsed() < TIMEOUT,
                 "the kernel gave back no child of pod {}",
                 pod.id
             );

@@ -81,8 +81,8 @@ fn an_idle_agent_lists_its_addresses_again_after_a_long_pause() {
 }
 
 /// A lease of `pod`'s interface, created `since` seconds after the boot.
-fn lease(pod: Option<&str>, container: &str, ifname: &str, since: u64) -> HeldLease {
-    HeldLease {
+fn lease(pod: Option<&str>, container: &str, ifname: &str, since: u64) -> StoredLease {
+    StoredLease {
         lease: Lease {
             owner: Attachment {
                 container_id: ContainerId::try_from(container.to_owned()).unwrap(),
@@ -113,7 +113,7 @@ fn only_an_older_sandbox_of_the_same_pod_and_interface_is_replaced() {
         lease(None, "c5", "net1", 2),
     ];
     let newest = Sandboxes::of(&all);
-    let replaced: Vec<bool> = all.iter().map(|held| newest.replace(held)).collect();
+    let replaced: Vec<bool> = all.iter().map(|stored| newest.replace(stored)).collect();
     // Leases of another interface or pod, and leases without a pod name, replace nothing.
     assert_eq!(replaced, [true, false, false, false, false, false]);
 }

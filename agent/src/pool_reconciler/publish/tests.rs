@@ -8,8 +8,8 @@ use std::time::Duration;
 
 const IP: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 9));
 
-fn lease(inode: u64, api: Vec<IpAddr>) -> HeldLease {
-    HeldLease {
+fn lease(inode: u64, api: Vec<IpAddr>) -> StoredLease {
+    StoredLease {
         lease: Lease {
             owner: Attachment {
                 container_id: ContainerId::try_from("c1".to_owned()).unwrap(),

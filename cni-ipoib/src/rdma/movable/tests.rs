@@ -41,7 +41,7 @@ impl Bench {
         }
     }
 
-    /// The verdict on the device of the link `name`.
+    /// Whether the device of the link `name` can be moved.
     fn judge(&self, name: &str) -> Result<(), String> {
         let mut kernel = self.kernel.clone();
         let link = kernel.link(Side::Host, name).unwrap().unwrap();

@@ -27,7 +27,7 @@ pub(super) struct Output {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Failure {
+pub(super) enum ProcessError {
     #[error("cannot be started: {0}")]
     Spawn(io::Error),
     #[error("communication failed: {0}")]
@@ -40,7 +40,7 @@ pub(super) enum Failure {
     TooMuch,
 }
 
-impl From<Errno> for Failure {
+impl From<Errno> for ProcessError {
     fn from(errno: Errno) -> Self {
         Self::Pipe(errno.into())
     }
@@ -53,7 +53,7 @@ pub(super) fn run(
     input: &[u8],
     timeout: Duration,
     started: impl FnOnce(u32) -> io::Result<()>,
-) -> Result<Output, Failure> {
+) -> Result<Output, ProcessError> {
     // A process group of its own, so that a plugin that forked is killed together with its children.
     command
         .stdin(Stdio::piped())
@@ -62,7 +62,7 @@ pub(super) fn run(
     let mut child = spawn(&mut command)?;
     let deadline = Instant::now() + timeout;
     let talked = started(child.id())
-        .map_err(Failure::Note)
+        .map_err(ProcessError::Note)
         .and_then(|()| talk(&mut child, input, deadline, timeout));
     match talked.and_then(|stdout| Ok((wait(&mut child, deadline, timeout)?, stdout))) {
         Ok((status, stdout)) => Ok(Output {
@@ -81,7 +81,7 @@ pub(super) fn run(
     }
 }
 
-fn spawn(command: &mut Command) -> Result<Child, Failure> {
+fn spawn(command: &mut Command) -> Result<Child, ProcessError> {
     let mut attempt = 1;
     loop {
         match command.spawn() {
@@ -89,13 +89,18 @@ fn spawn(command: &mut Command) -> Result<Child, Failure> {
                 attempt += 1;
                 sleep(Duration::from_millis(10));
             }
-            other => return other.map_err(Failure::Spawn),
+            other => return other.map_err(ProcessError::Spawn),
         }
     }
 }
 
 /// Writes `input` and reads stdout to its end.
-fn talk(child: &mut Child, input: &[u8], deadline: Instant, timeout: Duration) -> Result<Vec<u8>, Failure> {
+fn talk(
+    child: &mut Child,
+    input: &[u8],
+    deadline: Instant,
+    timeout: Duration,
+) -> Result<Vec<u8>, ProcessError> {
     let mut stdin = child.stdin.take();
     let Some(mut stdout) = child.stdout.take() else {
         return Ok(Vec::new());
@@ -130,42 +135,42 @@ fn ready(
     stdout: &ChildStdout,
     deadline: Instant,
     timeout: Duration,
-) -> Result<(bool, bool), Failure> {
+) -> Result<(bool, bool), ProcessError> {
     let mut fds = vec![PollFd::new(stdout.as_fd(), PollFlags::POLLIN)];
     if let Some(stdin) = stdin {
         fds.push(PollFd::new(stdin.as_fd(), PollFlags::POLLOUT));
     }
     // A child that never stops writing does not extend its time.
     if Instant::now() >= deadline || !poll_until(&mut fds, deadline)? {
-        return Err(Failure::Timeout(timeout));
+        return Err(ProcessError::Timeout(timeout));
     }
     let any = |fd: &PollFd| fd.any().unwrap_or(false);
     Ok((fds.get(1).is_some_and(any), any(&fds[0])))
 }
 
-fn read_some(stdout: &mut ChildStdout, answer: &mut Vec<u8>) -> Result<usize, Failure> {
+fn read_some(stdout: &mut ChildStdout, answer: &mut Vec<u8>) -> Result<usize, ProcessError> {
     let mut buffer = [0; 16 * 1024];
     let size = match stdout.read(&mut buffer) {
         Err(e) if e.kind() == io::ErrorKind::Interrupted => return Ok(1),
-        other => other.map_err(Failure::Pipe)?,
+        other => other.map_err(ProcessError::Pipe)?,
     };
     answer.extend_from_slice(&buffer[..size]);
     if answer.len() > STDOUT_MAX {
-        Err(Failure::TooMuch)
+        Err(ProcessError::TooMuch)
     } else {
         Ok(size)
     }
 }
 
 /// Waits for a child that has closed its stdout, and so ends within moments.
-fn wait(child: &mut Child, deadline: Instant, timeout: Duration) -> Result<ExitStatus, Failure> {
+fn wait(child: &mut Child, deadline: Instant, timeout: Duration) -> Result<ExitStatus, ProcessError> {
     let mut pause = Duration::from_micros(20);
     loop {
-        if let Some(status) = child.try_wait().map_err(Failure::Pipe)? {
+        if let Some(status) = child.try_wait().map_err(ProcessError::Pipe)? {
             return Ok(status);
         }
         if Instant::now() >= deadline {
-            return Err(Failure::Timeout(timeout));
+            return Err(ProcessError::Timeout(timeout));
         }
         sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(10));

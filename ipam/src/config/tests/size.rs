@@ -47,11 +47,11 @@ fn ranges_and_exclusions_cost_their_sum_not_their_product() {
 #[test]
 fn all_ranges_share_one_copy_of_the_common_exclusions() {
     let config = read(&large(1000, 5000, false)).unwrap();
-    let held: usize = config.sets[0]
+    let intervals: usize = config.sets[0]
         .iter()
         .map(|range| range.free().intervals().len())
         .sum();
-    assert!(held < 1000 + 5000, "{held} intervals");
+    assert!(intervals < 1000 + 5000, "{intervals} intervals");
     let first = config.sets[0][0].shared();
     assert!(
         config.sets[0]
@@ -59,9 +59,12 @@ fn all_ranges_share_one_copy_of_the_common_exclusions() {
             .all(|range| Arc::ptr_eq(first, range.shared()))
     );
     let range = &config.sets[0][3];
-    assert_eq!(range.verdict(ip("10.0.3.7")), Verdict::Reserved("excluded"));
-    assert_eq!(range.verdict(ip("10.0.3.1")), Verdict::Reserved("a gateway"));
-    assert_eq!(range.verdict(ip("10.0.3.8")), Verdict::Usable);
+    assert_eq!(range.membership(ip("10.0.3.7")), Membership::Reserved("excluded"));
+    assert_eq!(
+        range.membership(ip("10.0.3.1")),
+        Membership::Reserved("a gateway")
+    );
+    assert_eq!(range.membership(ip("10.0.3.8")), Membership::Usable);
     assert_eq!(config.notes.len(), 4000, "one in five lies in a subnet");
 }
 

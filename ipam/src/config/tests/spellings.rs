@@ -51,11 +51,11 @@ fn whereabouts_configurations_keep_their_meaning() {
     );
     let range = &read(&cluster).unwrap().sets[0][0];
     assert_eq!(
-        range.verdict(ip("192.168.2.228")),
-        Verdict::Reserved("excluded"),
+        range.membership(ip("192.168.2.228")),
+        Membership::Reserved("excluded"),
         "the /30 begins at .228"
     );
-    assert_eq!(range.verdict(ip("192.168.2.232")), Verdict::Usable);
+    assert_eq!(range.membership(ip("192.168.2.232")), Membership::Usable);
     means(
         &json!({"range": "192.168.2.225-192.168.2.230/28"}),
         &[&["192.168.2.225 of 192.168.2.225-192.168.2.230 in 192.168.2.224/28"]],
@@ -176,8 +176,8 @@ fn exclusions_are_subnets_addresses_and_spans() {
         "10.0.0.50",
     ] {
         assert_eq!(
-            range.verdict(ip(excluded)),
-            Verdict::Reserved("excluded"),
+            range.membership(ip(excluded)),
+            Membership::Reserved("excluded"),
             "{excluded}"
         );
     }

@@ -129,7 +129,7 @@ proptest! {
     fn no_order_of_calls_gives_an_address_twice_or_loses_one(events in prop::collection::vec(event(), 1..60)) {
         let fixture = fixture(&pool("rail0", &[]));
         let mut agent = None;
-        let mut held: BTreeMap<u8, IpAddr> = BTreeMap::new();
+        let mut leased: BTreeMap<u8, IpAddr> = BTreeMap::new();
         for event in &events {
             match event {
                 Event::Add(pod) | Event::Request(pod, _) => {
@@ -140,23 +140,23 @@ proptest! {
                     match answer {
                         Ok(result) => {
                             let ip = result.ips[0].address.ip();
-                            prop_assert!(held.get(pod).is_none_or(|before| *before == ip), "{event:?}: {held:?} {ip}");
-                            held.insert(*pod, ip);
+                            prop_assert!(leased.get(pod).is_none_or(|before| *before == ip), "{event:?}: {leased:?} {ip}");
+                            leased.insert(*pod, ip);
                         }
                         Err(error) => {
                             let known = [Code::TRY_AGAIN, Code::EXHAUSTED, Code::RESTING, Code::ADDRESS_IN_USE, Code::INVALID_CONFIG];
                             prop_assert!(known.contains(&error.code), "{event:?}: {error:?}");
                             if error.code == Code::EXHAUSTED {
                                 // Hosts 1 to 15: the network address is reserved.
-                                let full = (1_u8..16).all(|host| held.values().any(|ip| *ip == IpAddr::from([10, 0, 0, host])));
-                                prop_assert!(full, "{event:?}: {error:?} with {held:?}");
+                                let full = (1_u8..16).all(|host| leased.values().any(|ip| *ip == IpAddr::from([10, 0, 0, host])));
+                                prop_assert!(full, "{event:?}: {error:?} with {leased:?}");
                             }
                         }
                     }
                 }
                 Event::Del(pod) => {
                     fixture.del(&format!("p{pod}")).unwrap();
-                    held.remove(pod);
+                    leased.remove(pod);
                 }
                 Event::Pass(seconds) => fixture.pass(Duration::from_secs(*seconds)),
                 Event::AgentDies => agent = None,
@@ -166,13 +166,13 @@ proptest! {
                     }
                 }
             }
-            let mut distinct: Vec<&IpAddr> = held.values().collect();
+            let mut distinct: Vec<&IpAddr> = leased.values().collect();
             distinct.sort();
             distinct.dedup();
-            prop_assert_eq!(distinct.len(), held.len(), "{:?}: {:?}", event, held);
+            prop_assert_eq!(distinct.len(), leased.len(), "{:?}: {:?}", event, leased);
         }
         drop(agent);
         fixture.assert_sound("after all");
-        prop_assert_eq!(fixture.names("leases").len(), held.len());
+        prop_assert_eq!(fixture.names("leases").len(), leased.len());
     }
 }

@@ -104,13 +104,13 @@ fn addresses_come_only_from_active_blocks() {
 fn a_block_that_is_being_drained_keeps_its_leases() {
     let mut file = pool("rail0", &["10.0.0.32/30"]);
     let fixture = fixture(&file);
-    let held = fixture.try_add("a").unwrap();
+    let added = fixture.try_add("a").unwrap();
     file.blocks[0].state = BlockState::Draining;
     file.blocks.push(block("10.0.0.64/30", BlockState::Active));
     write(fixture.data_dir(), &file);
     assert_eq!(fixture.add("b"), ["10.0.0.64"]);
-    fixture.check("a", &held).unwrap();
-    assert_eq!(fixture.try_add("a").unwrap(), held);
+    fixture.check("a", &added).unwrap();
+    assert_eq!(fixture.try_add("a").unwrap(), added);
     fixture.del("a").unwrap();
     assert_eq!(fixture.names("resting"), ["10.0.0.32"]);
 }
@@ -119,11 +119,11 @@ fn a_block_that_is_being_drained_keeps_its_leases() {
 fn excluding_an_address_in_use_leaves_it_with_its_pod() {
     let mut file = pool("rail0", &["10.0.0.32/31"]);
     let fixture = fixture(&file);
-    let held = fixture.try_add("a").unwrap();
+    let added = fixture.try_add("a").unwrap();
     file.ranges[0].exclude = vec!["10.0.0.32".to_owned()];
     file.generation = 2;
     write(fixture.data_dir(), &file);
-    fixture.check("a", &held).unwrap();
+    fixture.check("a", &added).unwrap();
     fixture.del("a").unwrap();
     fixture.pass(Duration::from_secs(60));
     assert_eq!(fixture.add("b"), ["10.0.0.33"]);
@@ -203,10 +203,10 @@ fn del_works_with_a_missing_or_damaged_pool() {
     ];
     for end in ends {
         let fixture = fixture(&pool("rail0", &["10.0.0.32/30"]));
-        let held = fixture.try_add("a").unwrap();
+        let added = fixture.try_add("a").unwrap();
         end(&path(&fixture));
-        fixture.check("a", &held).unwrap();
-        assert_eq!(fixture.try_add("a").unwrap(), held, "ADD again");
+        fixture.check("a", &added).unwrap();
+        assert_eq!(fixture.try_add("a").unwrap(), added, "ADD again");
         fixture.del("a").unwrap();
         assert_eq!(
             (fixture.names("leases"), fixture.names("resting").len()),
@@ -218,14 +218,14 @@ fn del_works_with_a_missing_or_damaged_pool() {
 #[test]
 fn del_finds_the_lease_when_the_configuration_names_another_pool() {
     let mut fixture = fixture(&pool("rail0", &["10.0.0.32/30"]));
-    let held = fixture.try_add("a").unwrap();
+    let added = fixture.try_add("a").unwrap();
     fixture.ipam["pool"] = json!("rail1");
     assert_eq!(
         fixture.try_add("a").unwrap(),
-        held,
+        added,
         "an attachment keeps what it has"
     );
-    fixture.check("a", &held).unwrap();
+    fixture.check("a", &added).unwrap();
     fixture.del("a").unwrap();
     assert!(fixture.names("leases").is_empty());
 }
@@ -251,9 +251,9 @@ fn gc_ends_the_leases_of_its_own_network_only() {
 #[test]
 fn check_reports_a_lost_lease() {
     let fixture = fixture(&pool("rail0", &["10.0.0.32/30"]));
-    let held = fixture.try_add("a").unwrap();
+    let added = fixture.try_add("a").unwrap();
     fixture.del("a").unwrap();
-    let error = fixture.check("a", &held).unwrap_err();
+    let error = fixture.check("a", &added).unwrap_err();
     assert_says(
         &error,
         Code::CHECK_FAILED,

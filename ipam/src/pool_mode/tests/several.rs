@@ -38,8 +38,8 @@ fn the_next_pool_is_used_when_the_first_is_exhausted() {
         assert_eq!(fixture.add("b"), ["10.1.0.32"]);
         assert_eq!(agent.end().len(), 1);
         assert_eq!(fixture.add("b"), ["10.1.0.32"], "again, and without agent");
-        let held = fixture.try_add("b").unwrap();
-        fixture.check("b", &held).unwrap();
+        let added = fixture.try_add("b").unwrap();
+        fixture.check("b", &added).unwrap();
         fixture.del("a").unwrap();
         fixture.del("b").unwrap();
         let left = std::fs::read_dir(

@@ -215,10 +215,10 @@ fn del_succeeds_on_a_full_disk_and_frees_the_address() {
 #[test]
 fn a_read_only_store_can_still_be_queried() {
     let fixture = single("10.0.0.0/24");
-    let held = fixture.try_add("a").unwrap();
+    let added = fixture.try_add("a").unwrap();
     fixture.fault(Fault::ReadOnly);
-    assert_eq!(fixture.try_add("a").unwrap(), held, "ADD again");
-    fixture.check("a", &held).unwrap();
+    assert_eq!(fixture.try_add("a").unwrap(), added, "ADD again");
+    fixture.check("a", &added).unwrap();
     fixture.del("unknown").unwrap();
     for error in [
         fixture.try_add("b").map(|_| ()).unwrap_err(),

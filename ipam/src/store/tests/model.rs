@@ -24,7 +24,7 @@ enum Event {
 /// 10.0.0.1 to 10.0.0.6, allocated in turn.
 #[derive(Debug, Default)]
 struct Model {
-    held: BTreeMap<u8, u8>,
+    leased: BTreeMap<u8, u8>,
     released: BTreeMap<u8, u64>,
     last: u8,
     now: u64,
@@ -38,10 +38,10 @@ impl Model {
     }
 
     fn add(&mut self, pod: u8) -> Result<u8, Code> {
-        if let Some(host) = self.held.get(&pod) {
+        if let Some(host) = self.leased.get(&pod) {
             return Ok(*host);
         }
-        let taken = |host: &u8| self.held.values().any(|held| held == host);
+        let taken = |host: &u8| self.leased.values().any(|other| other == host);
         let turn = (self.last + 1..=6)
             .chain(1..=self.last)
             .filter(|host| !taken(host))
@@ -54,24 +54,24 @@ impl Model {
             });
         };
         self.last = host;
-        self.held.insert(pod, host);
+        self.leased.insert(pod, host);
         Ok(host)
     }
 
     fn request(&mut self, pod: u8, host: u8) -> Result<u8, Code> {
-        match self.held.get(&pod) {
-            Some(held) if *held == host => Ok(host),
+        match self.leased.get(&pod) {
+            Some(own) if *own == host => Ok(host),
             Some(_) => Err(Code::INVALID_CONFIG),
-            None if self.held.values().any(|held| *held == host) => Err(Code::ADDRESS_IN_USE),
+            None if self.leased.values().any(|other| *other == host) => Err(Code::ADDRESS_IN_USE),
             None => {
-                self.held.insert(pod, host);
+                self.leased.insert(pod, host);
                 Ok(host)
             }
         }
     }
 
     fn del(&mut self, pod: u8) {
-        if let Some(host) = self.held.remove(&pod) {
+        if let Some(host) = self.leased.remove(&pod) {
             self.released.insert(host, self.now);
         }
     }
@@ -116,7 +116,7 @@ fn happen(fixture: &Fixture, model: &mut Model, event: &Event) -> (Result<u8, Co
                 .gc(&names.iter().map(String::as_str).collect::<Vec<_>>())
                 .unwrap();
             let gone: Vec<u8> = model
-                .held
+                .leased
                 .keys()
                 .filter(|pod| !valid.contains(pod))
                 .copied()
@@ -131,7 +131,7 @@ fn happen(fixture: &Fixture, model: &mut Model, event: &Event) -> (Result<u8, Co
         }
         Event::Boot => {
             fixture.plugin.clock.boot.borrow_mut().push('1');
-            model.held.clear();
+            model.leased.clear();
             model.released.clear();
         }
     }

@@ -74,12 +74,12 @@ fn the_end_of_the_old_namespace_does_not_end_a_moved_lease() {
     let (_dir, old, new) = namespaces();
     fixture.add_in("a", &old).unwrap();
     fixture.with_store(|store| {
-        let seen = store.leases().unwrap().held.remove(0);
+        let seen = store.leases().unwrap().intact.remove(0);
         fixture.add_in("a", &new).unwrap();
         let locked = store.enter_existing().unwrap().unwrap();
         assert!(!locked.release_unchanged(&seen).unwrap());
         drop(locked);
-        let seen = store.leases().unwrap().held.remove(0);
+        let seen = store.leases().unwrap().intact.remove(0);
         let locked = store.enter_existing().unwrap().unwrap();
         assert!(locked.release_unchanged(&seen).unwrap());
     });

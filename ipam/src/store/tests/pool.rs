@@ -158,15 +158,15 @@ fn a_lease_is_released_only_if_it_is_unchanged() {
     let fixture = single("10.0.0.0/24");
     fixture.add("a");
     fixture.add("b");
-    let held = fixture.with_store(|store| store.leases().unwrap().held);
-    assert_eq!(held.len(), 2);
+    let intact = fixture.with_store(|store| store.leases().unwrap().intact);
+    assert_eq!(intact.len(), 2);
     // b has another lease now, with the same owner and name.
     fixture.del("b").unwrap();
     fixture.add("b");
     fixture.del("gone").unwrap();
     fixture.with_store(|store| {
         let locked = store.enter().unwrap();
-        for lease in &held {
+        for lease in &intact {
             let is_a = lease.lease.owner == attachment("a");
             assert_eq!(locked.release_unchanged(lease).unwrap(), is_a);
             assert!(!locked.release_unchanged(lease).unwrap(), "it has ended already");
@@ -182,7 +182,7 @@ fn a_damaged_lease_is_reported_and_keeps_its_addresses() {
     fixture.add("a");
     std::fs::write(fixture.file("leases/a@eth0"), "{").unwrap();
     let leases = fixture.with_store(|store| store.leases().unwrap());
-    assert!(leases.held.is_empty());
+    assert!(leases.intact.is_empty());
     let [(owner, error)] = leases.damaged.as_slice() else {
         panic!("{leases:?}");
     };

@@ -44,7 +44,7 @@ const POOL: &str = "rail0";
 const BANDS: [usize; 5] = [50, 90, 95, 99, 100];
 
 /// The time limit of every wait.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 #[tokio::main]
 async fn main() {
@@ -119,7 +119,7 @@ async fn until_exhausted(admin: &Client) -> Duration {
             return begun.elapsed();
         }
         assert!(
-            begun.elapsed() < PATIENCE,
+            begun.elapsed() < TIMEOUT,
             "the status of the pool is not exhausted"
         );
         tokio::time::sleep(Duration::from_millis(200)).await;
@@ -135,7 +135,7 @@ async fn until_apart(admin: &Client, begun: Instant) -> Duration {
             return begun.elapsed();
         }
         assert!(
-            begun.elapsed() < PATIENCE,
+            begun.elapsed() < TIMEOUT,
             "{objects} addresses still have objects"
         );
         tokio::time::sleep(Duration::from_millis(500)).await;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The pods, their addresses, and the time of each call.
 
-use crate::{PATIENCE, POOL};
+use crate::{POOL, TIMEOUT};
 use bench_kube::call::{Answer, Call, run};
 use bench_kube::nodes::Nodes;
 use serde_json::{Value, json};
@@ -85,7 +85,7 @@ impl<'n> Pods<'n> {
                 };
             }
             wrong += usize::from(code(&answer) == 110);
-            assert!(begun.elapsed() < PATIENCE, "pod {pod}: {}", answer.stdout);
+            assert!(begun.elapsed() < TIMEOUT, "pod {pod}: {}", answer.stdout);
             calls += 1;
             std::thread::sleep(PAUSE);
         }

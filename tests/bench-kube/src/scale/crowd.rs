@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Many nodes claim a block of a nearly full pool at the same time.
 
-use crate::fleet::{Fleet, PATIENCE};
+use crate::fleet::{Fleet, TIMEOUT};
 use api::block_layout::BlockCidr;
 use api::{BlockState, IpBlock, IpBlockSpec};
 use apiserver::identity::join;
@@ -94,7 +94,7 @@ async fn claim(
             .is_some_and(|blocks| !blocks.is_empty())
     };
     while !nodes.clone().all(has) {
-        assert!(begun.elapsed() < PATIENCE, "not every node has a block of {pool}");
+        assert!(begun.elapsed() < TIMEOUT, "not every node has a block of {pool}");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     let phase = gauges

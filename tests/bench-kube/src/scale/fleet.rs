@@ -27,7 +27,7 @@ const MANY: usize = 2000;
 const PACE: f64 = 50.0;
 
 /// The time limit of every wait.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(900);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(900);
 
 /// The pool of which every node has a block.
 pub(crate) const POOL: &str = "fleet";
@@ -170,7 +170,7 @@ impl<'s> Fleet<'s> {
     /// Ends all agents and waits for them.
     pub(crate) async fn end(&mut self) {
         self.supervisor.stop().cancel();
-        tokio::time::timeout(PATIENCE, self.supervisor.wait())
+        tokio::time::timeout(TIMEOUT, self.supervisor.wait())
             .await
             .expect("the agents do not end");
         self.agents.clear();
@@ -193,7 +193,7 @@ impl<'s> Fleet<'s> {
                 return;
             }
             assert!(
-                begun.elapsed() < PATIENCE,
+                begun.elapsed() < TIMEOUT,
                 "{what}: not on {} nodes, such as {}",
                 left.len(),
                 left[0]

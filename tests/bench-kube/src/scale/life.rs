@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The life of a cluster: nodes join, the cluster is idle, a pool is edited, pods start, the agents are updated.
 
-use crate::fleet::{BLOCK, Fleet, PATIENCE, POOL};
+use crate::fleet::{BLOCK, Fleet, POOL, TIMEOUT};
 use api::metrics::Served;
 use bench_kube::call::{Call, at_once};
 use bench_kube::gauge::{Gauges, Phase};
@@ -119,7 +119,7 @@ impl Fleet<'_> {
                 let Some(call) = calls.first() else {
                     return given.len();
                 };
-                assert!(begun.elapsed() < PATIENCE, "{} gets no address", call.id);
+                assert!(begun.elapsed() < TIMEOUT, "{} gets no address", call.id);
                 std::thread::sleep(Duration::from_secs(1));
             }
         });
@@ -138,7 +138,7 @@ impl Fleet<'_> {
                 break;
             }
             assert!(
-                begun.elapsed() < PATIENCE,
+                begun.elapsed() < TIMEOUT,
                 "{sum} of {used} addresses are reported"
             );
             tokio::time::sleep(Duration::from_secs(2)).await;
@@ -165,7 +165,7 @@ impl Fleet<'_> {
             served.text().contains("rdmanet_blocks{")
         };
         while !self.agents.iter().all(|agent| ready(agent)) {
-            assert!(begun.elapsed() < PATIENCE, "not every agent is ready");
+            assert!(begun.elapsed() < TIMEOUT, "not every agent is ready");
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
     }
@@ -196,7 +196,7 @@ impl Fleet<'_> {
                 return;
             }
             assert!(
-                begun.elapsed() < PATIENCE,
+                begun.elapsed() < TIMEOUT,
                 "{count} of {} blocks have noted generation {generation}",
                 blocks.len()
             );

@@ -2,7 +2,7 @@
 //! Nodes with several rails, each with a pool for the pods of one namespace; and a failure of the fabric that all nodes
 //! report.
 
-use crate::fleet::{BLOCK, Fleet, PATIENCE};
+use crate::fleet::{BLOCK, Fleet, TIMEOUT};
 use agent::links::condition::{kind, turn};
 use api::deadline::Deadline;
 use api::requests::NodeCondition;
@@ -33,7 +33,7 @@ impl Fleet<'_> {
         };
         let mut left: Vec<usize> = (0..self.size).collect();
         while !left.is_empty() {
-            assert!(begun.elapsed() < PATIENCE, "{} nodes lack a block", left.len());
+            assert!(begun.elapsed() < TIMEOUT, "{} nodes lack a block", left.len());
             tokio::time::sleep(Duration::from_millis(200)).await;
             left.retain(|i| !(1..self.rails).all(|rail| has(*i, rail)));
         }

@@ -7,7 +7,7 @@ use crate::agent::Agent;
 use api::requests::ReconcileError;
 use common::cni::{Attachment, Error, IfName};
 use common::collector::PodId;
-use ipam::store::{Fate, HeldLease, NetnsFile, Store};
+use ipam::store::{Fate, NetnsFile, Store, StoredLease};
 use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(super) struct RangeLeases {
 
 /// A lease whose namespace is gone.
 struct Dead {
-    held: HeldLease,
+    stored: StoredLease,
     pod: PodId,
     /// Whether a living sandbox of the pod has a lease for the same interface.
     replaced: bool,
@@ -67,16 +67,16 @@ impl RangeLeases {
             let Some(evidence) = evidence(&self.agent, &dead.pod, dead.replaced).await? else {
                 continue;
             };
-            let lease = &dead.held.lease;
+            let lease = &dead.stored.lease;
             let key = (
                 network.to_owned(),
                 lease.owner.clone(),
-                dead.held.inode,
+                dead.stored.inode,
                 lease.sandbox.netns.clone(),
             );
             let suspected = self.suspects.observe(&key, Instant::now());
             if suspected >= self.agent.config.daemon.observation_interval {
-                self.release(network, dead.held, suspected.as_secs(), &evidence)
+                self.release(network, dead.stored, suspected.as_secs(), &evidence)
                     .await?;
             } else {
                 seen.insert(key);
@@ -88,14 +88,14 @@ impl RangeLeases {
     async fn release(
         &self,
         network: &str,
-        held: HeldLease,
+        stored: StoredLease,
         seconds: u64,
         evidence: &str,
     ) -> Result<(), ReconcileError> {
-        let (lease, gone) = (held.lease.describe(), held.lease.owner.clone());
-        let addresses: Vec<IpAddr> = held.lease.addresses().collect();
+        let (lease, gone) = (stored.lease.describe(), stored.lease.owner.clone());
+        let addresses: Vec<IpAddr> = stored.lease.addresses().collect();
         let release = move |store: &Store<'_>| match store.enter_existing()? {
-            Some(locked) => locked.release_unchanged(&held),
+            Some(locked) => locked.release_unchanged(&stored),
             None => Ok(false),
         };
         if self.agent.stores.with_ranges(network, release).await? {
@@ -112,26 +112,26 @@ impl RangeLeases {
 /// # Errors
 /// The store cannot be listed.
 fn dead_leases(store: &Store<'_>) -> Result<Vec<Dead>, Error> {
-    let (dead, others): (Vec<HeldLease>, Vec<HeldLease>) =
-        store.leases()?.held.into_iter().partition(is_dead);
+    let (dead, others): (Vec<StoredLease>, Vec<StoredLease>) =
+        store.leases()?.intact.into_iter().partition(is_dead);
     let living: HashSet<(String, IfName)> = others
         .into_iter()
-        .filter_map(|held| Some((held.lease.sandbox.uid?, held.lease.owner.ifname)))
+        .filter_map(|stored| Some((stored.lease.sandbox.uid?, stored.lease.owner.ifname)))
         .collect();
-    let of_pod = |held: HeldLease| {
-        let pod = pod_of(&held)?;
-        let interface = (pod.uid.clone(), held.lease.owner.ifname.clone());
+    let of_pod = |stored: StoredLease| {
+        let pod = pod_of(&stored)?;
+        let interface = (pod.uid.clone(), stored.lease.owner.ifname.clone());
         Some(Dead {
             replaced: living.contains(&interface),
-            held,
+            stored,
             pod,
         })
     };
     Ok(dead.into_iter().filter_map(of_pod).collect())
 }
 
-fn pod_of(held: &HeldLease) -> Option<PodId> {
-    let sandbox = &held.lease.sandbox;
+fn pod_of(stored: &StoredLease) -> Option<PodId> {
+    let sandbox = &stored.lease.sandbox;
     let (namespace, name) = sandbox.pod.as_ref()?.split_once('/')?;
     Some(PodId {
         namespace: namespace.to_owned(),
@@ -142,8 +142,8 @@ fn pod_of(held: &HeldLease) -> Option<PodId> {
 
 /// Whether the namespace is proven gone. Below `/proc` nothing is: the ids there are those of this process' own PID
 /// namespace.
-fn is_dead(held: &HeldLease) -> bool {
-    let Some(netns) = &held.lease.sandbox.netns else {
+fn is_dead(stored: &StoredLease) -> bool {
+    let Some(netns) = &stored.lease.sandbox.netns else {
         return false;
     };
     !netns.path.starts_with("/proc") && matches!(netns.fate(), Fate::Gone | Fate::Replaced)

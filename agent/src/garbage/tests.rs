@@ -177,14 +177,14 @@ impl Rig {
         let all = self
             .agent
             .stores
-            .with_ranges("rail0", |store| Ok(store.leases()?.held))
+            .with_ranges("rail0", |store| Ok(store.leases()?.intact))
             .await;
-        let held = all.unwrap().into_iter();
-        let mut held: Vec<String> = held
-            .map(|held| held.lease.owner.container_id.to_string())
+        let stored = all.unwrap().into_iter();
+        let mut stored: Vec<String> = stored
+            .map(|stored| stored.lease.owner.container_id.to_string())
             .collect();
-        held.sort();
-        held
+        stored.sort();
+        stored
     }
 
     fn says(&self, line: &str) -> bool {

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 /// An address and the pod that has it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Held {
+pub struct Assignment {
     /// The address.
     pub address: IpAddr,
     /// The pod's name.
@@ -25,18 +25,20 @@ pub struct Difference {
 }
 
 /// The number of addresses that the results give to more than one pod.
-pub fn duplicates(results: &[Held]) -> usize {
+pub fn duplicates(results: &[Assignment]) -> usize {
     let mut pods: BTreeMap<IpAddr, BTreeSet<&str>> = BTreeMap::new();
-    for held in results {
-        pods.entry(held.address).or_default().insert(&held.pod);
+    for assignment in results {
+        pods.entry(assignment.address)
+            .or_default()
+            .insert(&assignment.pod);
     }
     pods.values().filter(|pods| pods.len() > 1).count()
 }
 
 /// Compares the results with the records of one witness.
-pub fn compare(results: &[Held], records: &[Held]) -> Difference {
-    let results: BTreeSet<&Held> = results.iter().collect();
-    let recorded: BTreeSet<&Held> = records.iter().collect();
+pub fn compare(results: &[Assignment], records: &[Assignment]) -> Difference {
+    let results: BTreeSet<&Assignment> = results.iter().collect();
+    let recorded: BTreeSet<&Assignment> = records.iter().collect();
     Difference {
         unrecorded: results.difference(&recorded).count(),
         // A record that exists twice leaks once, even if one of them is right.

@@ -27,7 +27,7 @@ mod report;
 
 use apiserver::Server;
 use bench_kube::whereabouts;
-use bench_kube::witness::{Difference, Held};
+use bench_kube::witness::{Assignment, Difference};
 use ours::Ours;
 use peer::Peer;
 use pods::measure;
@@ -58,7 +58,7 @@ impl Scale {
 pub(crate) struct Given {
     /// The index of the pod's node.
     pub(crate) node: usize,
-    pub(crate) held: Held,
+    pub(crate) assignment: Assignment,
 }
 
 /// The records of one place, compared with the results.

@@ -8,7 +8,7 @@ use apiserver::{Server, objects};
 use bench_kube::call::Call;
 use bench_kube::exact::Exact;
 use bench_kube::nodes::Nodes;
-use bench_kube::witness::{Difference, Held, compare, uncovered};
+use bench_kube::witness::{Assignment, Difference, compare, uncovered};
 use kube::api::ListParams;
 use kube::{Api, Client};
 use serde_json::{Value, json};
@@ -53,7 +53,7 @@ impl Ours {
     }
 
     /// The leases on all nodes.
-    fn leases(&self) -> Vec<Held> {
+    fn leases(&self) -> Vec<Assignment> {
         self.nodes.data.iter().flat_map(|data| leases(data)).collect()
     }
 
@@ -93,11 +93,11 @@ impl Side for Ours {
     }
 
     async fn witnesses(&self, given: &[Given]) -> Vec<Witness> {
-        let results: Vec<Held> = given.iter().map(|given| given.held.clone()).collect();
+        let results: Vec<Assignment> = given.iter().map(|given| given.assignment.clone()).collect();
         let (blocks, addresses) = self.objects().await;
         let on_nodes: Vec<_> = given
             .iter()
-            .map(|given| (self.nodes.names[given.node].as_str(), given.held.address))
+            .map(|given| (self.nodes.names[given.node].as_str(), given.assignment.address))
             .collect();
         let known = |object: &&IpAddress| {
             let (node, address) = (&object.spec.node.node, &object.spec.address);
@@ -121,7 +121,7 @@ impl Side for Ours {
 }
 
 /// The leases of a node in its files: one file per attachment, with the result of ADD in its first line.
-fn leases(data: &Path) -> Vec<Held> {
+fn leases(data: &Path) -> Vec<Assignment> {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     let folder = data.join(format!("pools/{POOL}/boot-{}/leases", boot.trim()));
     let files = std::fs::read_dir(folder).into_iter().flatten();
@@ -130,7 +130,7 @@ fn leases(data: &Path) -> Vec<Held> {
     let lease = |text: String| {
         let line: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
         let address = line["result"]["ips"][0]["address"].as_str().unwrap();
-        Held {
+        Assignment {
             address: address.split('/').next().unwrap().parse().unwrap(),
             pod: line["pod"].as_str().unwrap().to_owned(),
         }

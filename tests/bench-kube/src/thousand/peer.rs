@@ -6,7 +6,7 @@ use apiserver::Server;
 use bench_kube::call::Call;
 use bench_kube::exact::{Exact, Slices};
 use bench_kube::whereabouts::ACCOUNT;
-use bench_kube::witness::{Held, compare};
+use bench_kube::witness::{Assignment, compare};
 use bench_kube::{account, nodes};
 use ipnetwork::Ipv4Network;
 use kube::api::{DynamicObject, ListParams};
@@ -91,24 +91,24 @@ impl Peer {
     }
 
     /// The allocations in the pools of this side.
-    async fn allocations(&self) -> Vec<Held> {
+    async fn allocations(&self) -> Vec<Assignment> {
         let pools = self.list("IPPool", "ippools").await;
         let all = pools.iter().flat_map(|pool| allocations(&pool.data["spec"]));
         self.own(all.collect())
     }
 
     /// The reservations of addresses of this side.
-    async fn reservations(&self) -> Vec<Held> {
+    async fn reservations(&self) -> Vec<Assignment> {
         let objects = self.list("OverlappingRangeIPReservation", "overlappingrangeipreservations");
-        let reservation = |object: DynamicObject| Held {
+        let reservation = |object: DynamicObject| Assignment {
             address: object.metadata.name.unwrap().parse().unwrap(),
             pod: object.data["spec"]["podref"].as_str().unwrap().to_owned(),
         };
         self.own(objects.await.into_iter().map(reservation).collect())
     }
 
-    fn own(&self, mut all: Vec<Held>) -> Vec<Held> {
-        all.retain(|held| matches!(held.address, IpAddr::V4(ip) if self.subnet.contains(ip)));
+    fn own(&self, mut all: Vec<Assignment>) -> Vec<Assignment> {
+        all.retain(|assignment| matches!(assignment.address, IpAddr::V4(ip) if self.subnet.contains(ip)));
         all
     }
 }
@@ -139,7 +139,7 @@ impl Side for Peer {
     }
 
     async fn witnesses(&self, given: &[Given]) -> Vec<Witness> {
-        let results: Vec<Held> = given.iter().map(|given| given.held.clone()).collect();
+        let results: Vec<Assignment> = given.iter().map(|given| given.assignment.clone()).collect();
         vec![
             Witness {
                 name: "IPPools",
@@ -154,12 +154,12 @@ impl Side for Peer {
 }
 
 /// The allocations of a pool with this spec: each has the offset of its address in the range as its name.
-fn allocations(spec: &Value) -> Vec<Held> {
+fn allocations(spec: &Value) -> Vec<Assignment> {
     let range: Ipv4Network = spec["range"].as_str().unwrap().parse().unwrap();
     let allocations = spec["allocations"].as_object().into_iter().flatten();
-    let held = |(offset, allocation): (&String, &Value)| Held {
+    let assignment = |(offset, allocation): (&String, &Value)| Assignment {
         address: Ipv4Addr::from(u32::from(range.ip()) + offset.parse::<u32>().unwrap()).into(),
         pod: allocation["podref"].as_str().unwrap().to_owned(),
     };
-    allocations.map(held).collect()
+    allocations.map(assignment).collect()
 }

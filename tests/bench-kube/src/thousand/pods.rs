@@ -5,7 +5,7 @@ use crate::{AT_ONCE, Given, Scale, Side, Witness};
 use apiserver::Server;
 use bench_kube::call::{Answer, run};
 use bench_kube::kubelet::{self, Runtime, Started};
-use bench_kube::witness::Held;
+use bench_kube::witness::Assignment;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -206,7 +206,7 @@ fn given(starts: &[Started], scale: Scale) -> Vec<Given> {
     let given = starts.filter_map(|(i, started)| {
         Some(Given {
             node: i % nodes,
-            held: Held {
+            assignment: Assignment {
                 address: started.address?,
                 pod: format!("default/pod-{i}"),
             },

@@ -5,7 +5,7 @@ use crate::pods::Outcome;
 use crate::{AT_ONCE, Scale, Witness};
 use bench::machine::describe;
 use bench::table::Table;
-use bench_kube::witness::{Held, duplicates};
+use bench_kube::witness::{Assignment, duplicates};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
@@ -72,8 +72,12 @@ fn rows(scale: Scale) -> Vec<(String, Cell)> {
             per_pod(outcome, outcome.add_requests)
         }),
         row("addresses of two pods", |outcome| {
-            let held: Vec<Held> = outcome.given.iter().map(|given| given.held.clone()).collect();
-            duplicates(&held).to_string()
+            let assignments: Vec<Assignment> = outcome
+                .given
+                .iter()
+                .map(|given| given.assignment.clone())
+                .collect();
+            duplicates(&assignments).to_string()
         }),
         row("addresses without a record", |outcome| {
             sum(&outcome.witnesses, |witness| witness.difference.unrecorded)

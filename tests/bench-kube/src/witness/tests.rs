@@ -3,8 +3,8 @@
 use super::*;
 use serde_json::json;
 
-fn held(address: &str, pod: &str) -> Held {
-    Held {
+fn assignment(address: &str, pod: &str) -> Assignment {
+    Assignment {
         address: address.parse().unwrap(),
         pod: pod.to_owned(),
     }
@@ -13,9 +13,9 @@ fn held(address: &str, pod: &str) -> Held {
 #[test]
 fn an_address_of_two_pods_is_one_duplicate() {
     let results = [
-        held("10.0.0.1", "a"),
-        held("10.0.0.1", "b"),
-        held("10.0.0.2", "c"),
+        assignment("10.0.0.1", "a"),
+        assignment("10.0.0.1", "b"),
+        assignment("10.0.0.2", "c"),
     ];
     assert_eq!(duplicates(&results), 1);
     assert_eq!(duplicates(&results[1..]), 0);
@@ -24,16 +24,24 @@ fn an_address_of_two_pods_is_one_duplicate() {
 
 #[test]
 fn records_of_other_pods_and_addresses_differ_from_the_results() {
-    let results = [held("10.0.0.1", "a"), held("10.0.0.2", "b")];
+    let results = [assignment("10.0.0.1", "a"), assignment("10.0.0.2", "b")];
     for (records, unrecorded, leaked) in [
-        (vec![held("10.0.0.1", "a"), held("10.0.0.2", "b")], 0, 0),
-        (vec![held("10.0.0.1", "a")], 1, 0),
-        (vec![held("10.0.0.1", "a"), held("10.0.0.2", "c")], 1, 1),
+        (
+            vec![assignment("10.0.0.1", "a"), assignment("10.0.0.2", "b")],
+            0,
+            0,
+        ),
+        (vec![assignment("10.0.0.1", "a")], 1, 0),
+        (
+            vec![assignment("10.0.0.1", "a"), assignment("10.0.0.2", "c")],
+            1,
+            1,
+        ),
         (
             vec![
-                held("10.0.0.1", "a"),
-                held("10.0.0.2", "b"),
-                held("10.0.0.3", "b"),
+                assignment("10.0.0.1", "a"),
+                assignment("10.0.0.2", "b"),
+                assignment("10.0.0.3", "b"),
             ],
             0,
             1,
@@ -41,9 +49,9 @@ fn records_of_other_pods_and_addresses_differ_from_the_results() {
         // Two nodes have the same record.
         (
             vec![
-                held("10.0.0.1", "a"),
-                held("10.0.0.1", "a"),
-                held("10.0.0.2", "b"),
+                assignment("10.0.0.1", "a"),
+                assignment("10.0.0.1", "a"),
+                assignment("10.0.0.2", "b"),
             ],
             0,
             1,

@@ -38,7 +38,9 @@ impl Attachments {
             Ok(dead) => dead,
             Err(error) => return self.report_silence(&error),
         };
-        self.trouble = None;
+        if self.trouble.take().is_some() {
+            tracing::info!(socket = %self.agent.config.collector.display(), "the collector answers");
+        }
         if let Err(e) = self.collect_all(dead).await {
             report(&e, "collection of attachments failed");
         }

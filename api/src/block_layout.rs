@@ -15,7 +15,7 @@ use ipnetwork::IpNetwork;
 use std::fmt;
 use std::net::IpAddr;
 
-/// One block: the addresses of a network whose prefix length is the grid's.
+/// One block: the addresses of a network whose prefix length is that of the layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockCidr(IpNetwork);
 
@@ -32,7 +32,7 @@ pub struct BlockLayout {
 /// A run of consecutive blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
-    /// The index of the first block of the run among all blocks of the grid.
+    /// The index of the first block of the run among all blocks of the layout.
     index: u128,
     /// The numbers of the blocks: first address divided by block size.
     numbers: Interval,
@@ -191,7 +191,7 @@ impl BlockLayout {
         self.usable.both(&[cidr.interval()].into_iter().collect())
     }
 
-    /// Whether `cidr` is a block of this grid.
+    /// Whether `cidr` is a block of this layout.
     pub fn has(&self, cidr: BlockCidr) -> bool {
         u32::from(cidr.network().prefix()) + self.shift == width(self.family) && !self.usable(cidr).is_empty()
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Starts the agent's tasks and ends the process when one of them fails.
+//! Starts the tasks of a daemon (agent or controller) and ends the process when one of them fails.
 //!
-//! A task that panics takes its part of the agent with it: the worker of a pool, the plugin socket, a watch. Without this
+//! A task that panics takes its part of the daemon with it: the reconciler of a pool, the plugin socket, a watch. Without this
 //! module the process would go on, and its probes would report it healthy. With it, the process ends and the kubelet
-//! restarts it. The agent may stop after any step, so nothing is lost.
+//! restarts it. A daemon may stop after any step, so nothing is lost.
 //!
 //! Invariant: while [`Supervisor::stop`] is not cancelled, every task that was started with [`Supervisor::spawn`] runs, and no
 //! task has panicked.

@@ -31,21 +31,21 @@ fn pairs() -> impl Strategy<Value = Vec<(u8, u8)>> {
 
 proptest! {
     #[test]
-    fn a_grid_has_exactly_the_blocks_of_its_addresses(
+    fn a_layout_has_exactly_the_blocks_of_its_addresses(
         base in prop::sample::select(&BASES[..]), pairs in pairs(), shift in 0_u32..8
     ) {
         let layout = BlockLayout::new(Family::V6, shift, usable(base, &pairs));
         let oracle = oracle(base, &pairs, shift);
         prop_assert_eq!(layout.blocks(), oracle.len() as u128);
-        let cells: Vec<BlockCidr> = (0..layout.blocks()).filter_map(|index| layout.block(index)).collect();
-        let firsts: Vec<u128> = cells.iter().map(|cidr| cidr.interval().first).collect();
+        let blocks: Vec<BlockCidr> = (0..layout.blocks()).filter_map(|index| layout.block(index)).collect();
+        let firsts: Vec<u128> = blocks.iter().map(|cidr| cidr.interval().first).collect();
         prop_assert_eq!(firsts, oracle.iter().map(|number| number << shift).collect::<Vec<_>>());
         prop_assert_eq!(layout.block(layout.blocks()), None);
-        prop_assert!(cells.iter().all(|cidr| cidr.interval().count() == 1 << shift && layout.has(*cidr)));
+        prop_assert!(blocks.iter().all(|cidr| cidr.interval().count() == 1 << shift && layout.has(*cidr)));
     }
 
     #[test]
-    fn the_blocks_of_a_grid_contain_every_address_once(
+    fn the_blocks_of_a_layout_contain_every_address_once(
         base in prop::sample::select(&BASES[..]), pairs in pairs(), shift in 0_u32..8
     ) {
         let usable = usable(base, &pairs);
@@ -64,10 +64,10 @@ proptest! {
         pairs in pairs(), shift in 0_u32..6, taken in prop::collection::btree_set(0_u128..64, 0..40)
     ) {
         let layout = BlockLayout::new(Family::V6, shift, usable(0, &pairs));
-        let cells: Vec<BlockCidr> = (0..layout.blocks()).filter_map(|index| layout.block(index)).collect();
+        let blocks: Vec<BlockCidr> = (0..layout.blocks()).filter_map(|index| layout.block(index)).collect();
         let is_taken = |cidr: &BlockCidr| taken.contains(&(cidr.interval().first >> shift));
-        let set: IntervalSet = cells.iter().filter(|cidr| is_taken(cidr)).map(|cidr| cidr.interval()).collect();
-        prop_assert_eq!(layout.first_missing(&set), cells.iter().copied().find(|cidr| !is_taken(cidr)));
+        let set: IntervalSet = blocks.iter().filter(|cidr| is_taken(cidr)).map(|cidr| cidr.interval()).collect();
+        prop_assert_eq!(layout.first_missing(&set), blocks.iter().copied().find(|cidr| !is_taken(cidr)));
     }
 }
 

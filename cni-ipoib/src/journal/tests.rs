@@ -186,7 +186,7 @@ fn an_entry_of_an_older_release_is_read() {
 }
 
 #[test]
-fn a_second_call_is_told_to_retry_at_the_time_limit() {
+fn a_second_call_fails_as_busy_at_the_time_limit() {
     let _alone = alone();
     let (_dir, journal) = journal();
     let entry = journal.open(&attachment("c1")).unwrap();

@@ -31,7 +31,7 @@ async fn an_idle_agent_sends_only_a_few_get_requests() {
     }
     // Waits for the first statuses and reads.
     tokio::time::sleep(Duration::from_secs(5)).await;
-    let all_told: Vec<String> = site
+    let lists: Vec<String> = site
         .server
         .requests_since(Mark::BEGINNING)
         .into_iter()
@@ -40,8 +40,8 @@ async fn an_idle_agent_sends_only_a_few_get_requests() {
         .collect();
     let is_remembered = |uri: &String| uri.contains("resourceVersionMatch=NotOlderThan");
     assert!(
-        all_told.len() >= 3 && all_told.iter().all(is_remembered),
-        "an agent's list of its blocks may have to be read from etcd: {all_told:#?}"
+        lists.len() >= 3 && lists.iter().all(is_remembered),
+        "an agent's list of its blocks may have to be read from etcd: {lists:#?}"
     );
     let mark = site.server.mark();
     tokio::time::sleep(Duration::from_secs(20)).await;

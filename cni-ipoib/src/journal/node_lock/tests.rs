@@ -7,7 +7,7 @@ use std::time::Instant;
 const SHORT: Duration = Duration::from_millis(30);
 
 #[test]
-fn one_call_holds_the_lock_and_the_next_is_told_to_retry() {
+fn one_call_holds_the_lock_and_the_next_times_out() {
     let _alone = alone();
     let state = tempfile::tempdir().unwrap();
     let first = NodeLock::take(state.path()).unwrap();

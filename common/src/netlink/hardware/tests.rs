@@ -49,7 +49,7 @@ fn only_infiniband_addresses_contain_a_port_guid() {
 }
 
 #[test]
-fn the_first_bit_of_an_infiniband_address_tells_whether_the_link_takes_connections() {
+fn an_infiniband_address_with_its_first_bit_set_takes_connections() {
     let of = |text: &str| text.parse::<HwAddress>().unwrap().takes_connections();
     assert!(of("80:00:02:08:fe:80:00:00:00:00:00:00:24:8a:07:03:00:b4:0c:5e"));
     assert!(!of("00:00:10:49:fe:80:00:00:00:00:00:00:24:8a:07:03:00:b4:0c:5e"));

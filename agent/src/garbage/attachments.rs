@@ -19,8 +19,8 @@ const KIND: &str = "attachment";
 pub(super) struct Attachments {
     agent: Arc<Agent>,
     suspects: Suspects<DeadAttachment>,
-    /// Why the collector did not answer last time, which is in the log.
-    trouble: Option<String>,
+    /// Why the last request for the list failed, already logged.
+    last_error: Option<String>,
 }
 
 impl Attachments {
@@ -28,7 +28,7 @@ impl Attachments {
         Self {
             agent,
             suspects: Suspects::default(),
-            trouble: None,
+            last_error: None,
         }
     }
 
@@ -38,7 +38,7 @@ impl Attachments {
             Ok(dead) => dead,
             Err(error) => return self.report_silence(&error),
         };
-        if self.trouble.take().is_some() {
+        if self.last_error.take().is_some() {
             tracing::info!(socket = %self.agent.config.collector.display(), "the collector answers");
         }
         if let Err(e) = self.collect_all(dead).await {
@@ -93,7 +93,7 @@ impl Attachments {
     fn report_silence(&mut self, error: &ClientError) {
         self.suspects.keep_only(&HashSet::new());
         let (why, socket) = (error.to_string(), self.agent.config.collector.display());
-        if self.trouble.as_ref() == Some(&why) {
+        if self.last_error.as_ref() == Some(&why) {
             return;
         }
         if matches!(error, ClientError::Absent) {
@@ -101,6 +101,6 @@ impl Attachments {
         } else {
             tracing::warn!(%socket, error = why, "asking the collector failed");
         }
-        self.trouble = Some(why);
+        self.last_error = Some(why);
     }
 }

@@ -23,11 +23,11 @@ use tokio::sync::mpsc::unbounded_channel;
 
 /// What the API server and the collector answer.
 #[derive(Default)]
-struct World {
+struct Script {
     /// The UIDs of the pods of namespace `default`, by name.
     pods: HashMap<String, String>,
     /// The API server answers 503.
-    away: bool,
+    unavailable: bool,
     /// The requests for pods.
     asked: Vec<String>,
     dead: Vec<DeadAttachment>,
@@ -36,8 +36,8 @@ struct World {
     collected: Vec<String>,
 }
 
-struct Rig {
-    world: Arc<Mutex<World>>,
+struct Fixture {
+    script: Arc<Mutex<Script>>,
     agent: Arc<Agent>,
     garbage: Garbage,
     dir: TempDir,
@@ -46,13 +46,13 @@ struct Rig {
 /// A time between two observations that proves something.
 const OBSERVE: Duration = Duration::from_millis(300);
 
-fn pod_answer(world: &mut World, uri: &str) -> (u16, Value) {
-    world.asked.push(uri.to_owned());
-    if world.away {
+fn pod_answer(script: &mut Script, uri: &str) -> (u16, Value) {
+    script.asked.push(uri.to_owned());
+    if script.unavailable {
         return (503, json!({ "kind": "Status", "code": 503, "status": "Failure" }));
     }
     let name = uri.rsplit('/').next().unwrap().to_owned();
-    match world.pods.get(&name) {
+    match script.pods.get(&name) {
         Some(uid) => (
             200,
             json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "namespace": "default", "uid": uid } }),
@@ -65,41 +65,41 @@ fn pod_answer(world: &mut World, uri: &str) -> (u16, Value) {
 }
 
 /// Serves one request after the other, as the collector of a node does.
-fn collector(socket: &Path, world: Arc<Mutex<World>>) {
+fn collector(socket: &Path, script: Arc<Mutex<Script>>) {
     let listener = UnixListener::bind(socket).unwrap();
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             let mut stream = BufReader::new(stream);
             let mut line = String::new();
             stream.read_line(&mut line).await.unwrap();
-            let reply = collector_answer(&mut world.lock().unwrap(), serde_json::from_str(&line).unwrap());
+            let reply = collector_answer(&mut script.lock().unwrap(), serde_json::from_str(&line).unwrap());
             let text = format!("{}\n", serde_json::to_string(&reply).unwrap());
             stream.write_all(text.as_bytes()).await.unwrap();
         }
     });
 }
 
-fn collector_answer(world: &mut World, request: Request) -> Reply {
+fn collector_answer(script: &mut Script, request: Request) -> Reply {
     match request {
-        Request::List => Reply::Dead(world.dead.clone()),
-        Request::Collect(dead) => world.refuses.clone().unwrap_or_else(|| {
-            world.collected.push(dead.pod.name.clone());
-            world.dead.retain(|other| *other != dead);
+        Request::List => Reply::Dead(script.dead.clone()),
+        Request::Collect(dead) => script.refuses.clone().unwrap_or_else(|| {
+            script.collected.push(dead.pod.name.clone());
+            script.dead.retain(|other| *other != dead);
             Reply::Collected
         }),
     }
 }
 
-impl Rig {
+impl Fixture {
     fn new() -> Self {
-        let rig = Self::without_collector();
-        collector(&rig.dir.path().join("collector.sock"), rig.world.clone());
-        rig
+        let fixture = Self::without_collector();
+        collector(&fixture.dir.path().join("collector.sock"), fixture.script.clone());
+        fixture
     }
 
     fn without_collector() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let world = Arc::new(Mutex::new(World::default()));
+        let script = Arc::new(Mutex::new(Script::default()));
         let observe = format!("{}ms", OBSERVE.as_millis());
         let (data, socket) = (dir.path().join("data"), dir.path().join("collector.sock"));
         let words = [
@@ -115,7 +115,7 @@ impl Rig {
         ];
         let command = Config::augment_args(clap::Command::new("agent"));
         let config = Config::from_arg_matches(&command.get_matches_from(words)).unwrap();
-        let seen = world.clone();
+        let seen = script.clone();
         let clients = scripted_clients(move |uri| pod_answer(&mut seen.lock().unwrap(), uri));
         let agent = Arc::new(Agent::new(
             config,
@@ -126,14 +126,14 @@ impl Rig {
         ));
         Self {
             garbage: Garbage::new(agent.clone()),
-            world,
+            script,
             agent,
             dir,
         }
     }
 
-    fn world(&self) -> MutexGuard<'_, World> {
-        self.world.lock().unwrap()
+    fn script(&self) -> MutexGuard<'_, Script> {
+        self.script.lock().unwrap()
     }
 
     /// Two rounds that are far enough apart to prove something.
@@ -187,7 +187,7 @@ impl Rig {
         stored
     }
 
-    fn says(&self, line: &str) -> bool {
+    fn has_metric(&self, line: &str) -> bool {
         self.agent.metrics().lines().any(|there| there == line)
     }
 }
@@ -219,42 +219,42 @@ fn dead(pod: &str) -> DeadAttachment {
 
 #[tokio::test]
 async fn an_attachment_is_collected_after_two_observations_without_its_pod() {
-    let mut rig = Rig::new();
-    rig.world().dead = vec![dead("one")];
-    rig.garbage.round().await;
-    rig.garbage.round().await;
+    let mut fixture = Fixture::new();
+    fixture.script().dead = vec![dead("one")];
+    fixture.garbage.round().await;
+    fixture.garbage.round().await;
     assert_eq!(
-        rig.world().collected,
+        fixture.script().collected,
         [""; 0],
         "both observations were one moment"
     );
     tokio::time::sleep(OBSERVE).await;
-    rig.garbage.round().await;
-    assert_eq!(rig.world().collected, ["one"]);
-    assert!(rig.says("rdmanet_garbage_collected_total{kind=\"attachment\"} 1"));
-    assert!(rig.says("rdmanet_garbage_left 0"));
+    fixture.garbage.round().await;
+    assert_eq!(fixture.script().collected, ["one"]);
+    assert!(fixture.has_metric("rdmanet_garbage_collected_total{kind=\"attachment\"} 1"));
+    assert!(fixture.has_metric("rdmanet_garbage_left 0"));
 }
 
 #[tokio::test]
 async fn the_attachment_of_a_pod_that_the_api_server_has_is_kept() {
-    let mut rig = Rig::new();
-    rig.world().dead = vec![dead("one"), dead("two")];
-    rig.world().pods = HashMap::from([("one".to_owned(), "uid-one".to_owned())]);
-    rig.two_rounds().await;
-    assert_eq!(rig.world().collected, ["two"]);
+    let mut fixture = Fixture::new();
+    fixture.script().dead = vec![dead("one"), dead("two")];
+    fixture.script().pods = HashMap::from([("one".to_owned(), "uid-one".to_owned())]);
+    fixture.two_rounds().await;
+    assert_eq!(fixture.script().collected, ["two"]);
     // The name passed to another pod, as in a StatefulSet.
-    rig.world().pods = HashMap::from([("one".to_owned(), "uid-other".to_owned())]);
-    rig.two_rounds().await;
-    assert_eq!(rig.world().collected, ["two", "one"]);
+    fixture.script().pods = HashMap::from([("one".to_owned(), "uid-other".to_owned())]);
+    fixture.two_rounds().await;
+    assert_eq!(fixture.script().collected, ["two", "one"]);
 }
 
 /// A cold cache of the API server may lack the object of a living pod.
 #[tokio::test]
 async fn pods_are_read_past_every_cache() {
-    let mut rig = Rig::new();
-    rig.world().dead = vec![dead("one")];
-    rig.two_rounds().await;
-    let asked = rig.world().asked.clone();
+    let mut fixture = Fixture::new();
+    fixture.script().dead = vec![dead("one")];
+    fixture.two_rounds().await;
+    let asked = fixture.script().asked.clone();
     assert!(!asked.is_empty());
     for uri in asked {
         assert!(uri.ends_with("/api/v1/namespaces/default/pods/one"), "{uri}");
@@ -263,97 +263,101 @@ async fn pods_are_read_past_every_cache() {
 
 #[tokio::test]
 async fn nothing_is_collected_while_the_api_server_is_away() {
-    let mut rig = Rig::new();
-    rig.add("one", &args("one"));
-    rig.die("one");
-    rig.world().dead = vec![dead("one")];
-    rig.world().away = true;
-    rig.two_rounds().await;
-    assert_eq!(rig.world().collected, [""; 0]);
-    assert_eq!(rig.leases().await, ["one"]);
-    rig.world().away = false;
-    rig.two_rounds().await;
-    assert_eq!(rig.world().collected, ["one"]);
-    assert_eq!(rig.leases().await, [""; 0]);
+    let mut fixture = Fixture::new();
+    fixture.add("one", &args("one"));
+    fixture.die("one");
+    fixture.script().dead = vec![dead("one")];
+    fixture.script().unavailable = true;
+    fixture.two_rounds().await;
+    assert_eq!(fixture.script().collected, [""; 0]);
+    assert_eq!(fixture.leases().await, ["one"]);
+    fixture.script().unavailable = false;
+    fixture.two_rounds().await;
+    assert_eq!(fixture.script().collected, ["one"]);
+    assert_eq!(fixture.leases().await, [""; 0]);
 }
 
 #[tokio::test]
 async fn an_attachment_that_reappears_alive_is_suspected_anew() {
-    let mut rig = Rig::new();
-    rig.world().dead = vec![dead("one")];
-    rig.garbage.round().await;
-    rig.world().dead = Vec::new();
+    let mut fixture = Fixture::new();
+    fixture.script().dead = vec![dead("one")];
+    fixture.garbage.round().await;
+    fixture.script().dead = Vec::new();
     tokio::time::sleep(OBSERVE).await;
-    rig.garbage.round().await;
-    rig.world().dead = vec![dead("one")];
-    rig.garbage.round().await;
-    assert_eq!(rig.world().collected, [""; 0]);
+    fixture.garbage.round().await;
+    fixture.script().dead = vec![dead("one")];
+    fixture.garbage.round().await;
+    assert_eq!(fixture.script().collected, [""; 0]);
 }
 
 #[tokio::test]
 async fn an_attachment_that_cannot_be_removed_is_counted_and_tried_again() {
-    let mut rig = Rig::new();
-    rig.world().dead = vec![dead("one")];
-    rig.world().refuses = Some(Reply::Failed("ib0 did not come back".to_owned()));
-    rig.two_rounds().await;
-    assert!(rig.says("rdmanet_garbage_left 1"));
-    rig.world().refuses = None;
-    rig.garbage.round().await;
-    assert_eq!(rig.world().collected, ["one"]);
-    assert!(rig.says("rdmanet_garbage_left 0"));
+    let mut fixture = Fixture::new();
+    fixture.script().dead = vec![dead("one")];
+    fixture.script().refuses = Some(Reply::Failed("ib0 did not come back".to_owned()));
+    fixture.two_rounds().await;
+    assert!(fixture.has_metric("rdmanet_garbage_left 1"));
+    fixture.script().refuses = None;
+    fixture.garbage.round().await;
+    assert_eq!(fixture.script().collected, ["one"]);
+    assert!(fixture.has_metric("rdmanet_garbage_left 0"));
 }
 
 #[tokio::test]
 async fn leases_of_ranges_are_released_on_a_node_without_a_collector() {
-    let mut rig = Rig::without_collector();
+    let mut fixture = Fixture::without_collector();
     for pod in ["one", "two", "three"] {
-        rig.add(pod, &args(pod));
+        fixture.add(pod, &args(pod));
     }
-    rig.world().pods = HashMap::from([("two".to_owned(), "uid-two".to_owned())]);
-    rig.die("one");
-    rig.die("two");
-    rig.garbage.round().await;
-    rig.garbage.round().await;
-    assert_eq!(rig.leases().await.len(), 3, "both observations were one moment");
+    fixture.script().pods = HashMap::from([("two".to_owned(), "uid-two".to_owned())]);
+    fixture.die("one");
+    fixture.die("two");
+    fixture.garbage.round().await;
+    fixture.garbage.round().await;
+    assert_eq!(
+        fixture.leases().await.len(),
+        3,
+        "both observations were one moment"
+    );
     tokio::time::sleep(OBSERVE).await;
-    rig.garbage.round().await;
+    fixture.garbage.round().await;
     // Pod two exists, and the namespace of pod three exists.
-    assert_eq!(rig.leases().await, ["three", "two"]);
-    assert!(rig.says("rdmanet_garbage_collected_total{kind=\"lease\"} 1"));
+    assert_eq!(fixture.leases().await, ["three", "two"]);
+    assert!(fixture.has_metric("rdmanet_garbage_collected_total{kind=\"lease\"} 1"));
 }
 
 #[tokio::test]
 async fn a_lease_without_a_pod_is_never_released() {
-    let mut rig = Rig::without_collector();
-    rig.add("cnitool", "");
-    rig.add("nameless", "K8S_POD_NAMESPACE=default;K8S_POD_NAME=one");
-    rig.die("cnitool");
-    rig.die("nameless");
-    rig.two_rounds().await;
-    assert_eq!(rig.leases().await, ["cnitool", "nameless"]);
-    assert_eq!(rig.world().asked, [""; 0]);
+    let mut fixture = Fixture::without_collector();
+    fixture.add("cnitool", "");
+    fixture.add("nameless", "K8S_POD_NAMESPACE=default;K8S_POD_NAME=one");
+    fixture.die("cnitool");
+    fixture.die("nameless");
+    fixture.two_rounds().await;
+    assert_eq!(fixture.leases().await, ["cnitool", "nameless"]);
+    assert_eq!(fixture.script().asked, [""; 0]);
 }
 
 #[tokio::test]
 async fn the_lease_of_an_old_sandbox_is_released_while_its_pod_lives() {
-    let mut rig = Rig::without_collector();
-    rig.add("old", &args("one"));
-    rig.world().pods = HashMap::from([("one".to_owned(), "uid-one".to_owned())]);
-    rig.die("old");
-    rig.two_rounds().await;
-    assert_eq!(rig.leases().await, ["old"], "its DEL may still come");
-    rig.add("new", &args("one"));
-    rig.two_rounds().await;
-    assert_eq!(rig.leases().await, ["new"]);
+    let mut fixture = Fixture::without_collector();
+    fixture.add("old", &args("one"));
+    fixture.script().pods = HashMap::from([("one".to_owned(), "uid-one".to_owned())]);
+    fixture.die("old");
+    fixture.two_rounds().await;
+    assert_eq!(fixture.leases().await, ["old"], "its DEL may still come");
+    fixture.add("new", &args("one"));
+    fixture.two_rounds().await;
+    assert_eq!(fixture.leases().await, ["new"]);
 }
 
 #[tokio::test]
 async fn a_namespace_that_the_agent_cannot_see_proves_nothing() {
-    let mut rig = Rig::without_collector();
-    rig.add("one", &args("one"));
-    rig.die("one");
+    let mut fixture = Fixture::without_collector();
+    fixture.add("one", &args("one"));
+    fixture.die("one");
     // As where the runtime mounted it and the mount did not reach this container.
-    std::fs::write(rig.netns("one"), "").unwrap();
-    rig.two_rounds().await;
-    assert_eq!(rig.leases().await, ["one"]);
+    std::fs::write(fixture.netns("one"), "").unwrap();
+    fixture.two_rounds().await;
+    assert_eq!(fixture.leases().await, ["one"]);
 }

@@ -6,6 +6,7 @@ use crate::testing::{Fixture, assert_error};
 use common::cni::Code;
 use serde_json::json;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, SystemTime};
 
 #[test]
@@ -211,33 +212,52 @@ fn the_error_names_the_process_that_holds_the_lock() {
     fixture.add("b");
 }
 
-#[test]
-fn a_call_waits_for_the_lock() {
-    let fixture = single("10.0.0.0/24");
-    fixture.add("a");
+/// A fixture whose calls wait for the lock until only a hang would take longer.
+fn patient() -> Fixture {
+    let mut fixture = single("10.0.0.0/24");
+    fixture.plugin.lock_wait = Duration::from_secs(600);
+    fixture
+}
+
+/// Locks the store, calls `end` with the lock as soon as a call waits for it, and returns the addresses of that call.
+fn add_while_locked(fixture: &Fixture, end: impl FnOnce(fs::File) + Send) -> Vec<String> {
     let file = fs::File::open(fixture.network().join("lock")).unwrap();
     file.lock().unwrap();
-    let holder = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(50));
-        drop(file);
-    });
-    assert_eq!(fixture.add("b"), ["10.0.0.2"]);
-    holder.join().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            while !is_awaited(&file) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            end(file);
+        });
+        fixture.add("b")
+    })
+}
+
+/// Whether a call waits for the lock on `file`. Source: `proc_locks(5)`.
+fn is_awaited(file: &fs::File) -> bool {
+    let inode = format!(":{} ", file.metadata().unwrap().ino());
+    let locks = fs::read_to_string("/proc/locks").unwrap();
+    let mut lines = locks.lines();
+    lines.any(|line| line.contains("-> FLOCK") && line.contains(&inode))
+}
+
+#[test]
+fn a_call_waits_for_the_lock() {
+    let fixture = patient();
+    fixture.add("a");
+    assert_eq!(add_while_locked(&fixture, drop), ["10.0.0.2"]);
 }
 
 #[test]
 fn a_store_removed_under_a_waiting_call_is_recreated() {
-    let fixture = single("10.0.0.0/24");
+    let fixture = patient();
     fixture.add("a");
-    let file = fs::File::open(fixture.network().join("lock")).unwrap();
-    file.lock().unwrap();
     let network = fixture.network();
-    let administrator = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(50));
+    let given = add_while_locked(&fixture, |file| {
         fs::remove_dir_all(network).unwrap();
         drop(file);
     });
-    assert_eq!(fixture.add("b"), ["10.0.0.1"]);
-    administrator.join().unwrap();
+    assert_eq!(given, ["10.0.0.1"]);
     fixture.assert_sound("after the store was removed");
 }

@@ -11,7 +11,6 @@ use crate::serve::Reconcilers;
 use crate::{garbage, links, serve};
 use api::IpPool;
 use api::client::Clients;
-use api::http::ListenError;
 use api::supervisor::{Supervisor, TaskEnded};
 use common::cni::error::causes;
 use futures::StreamExt;
@@ -23,6 +22,7 @@ use kube::runtime::watcher::{self, Event};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -32,6 +32,9 @@ const MAILBOX: usize = 1024;
 /// How long tasks may take to stop. A request then has a moment left and a plugin's request a few seconds. The next agent continues
 /// the work of a task that is stopped after any step.
 const STOP_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The shortest and the longest pause between two attempts to open the port for metrics and health.
+const LISTEN_PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
 
 /// Why the agent cannot start, or ends by itself.
 #[derive(Debug, thiserror::Error)]
@@ -52,9 +55,6 @@ pub enum RunError {
         /// Why.
         source: std::io::Error,
     },
-    /// Metrics and health.
-    #[error(transparent)]
-    Listen(#[from] ListenError),
     /// One of its tasks has ended.
     #[error(transparent)]
     Task(#[from] TaskEnded),
@@ -80,16 +80,12 @@ pub async fn run(
         path: config.socket.display().to_string(),
         source,
     })?;
-    let listener = api::http::listen(config.listen).await?;
-    if let Ok(address) = listener.local_addr() {
-        tracing::info!(node = config.node, %address, socket = %config.socket.display(), "the agent listens");
-    }
     let path = config.socket.clone();
     let supervisor = Supervisor::new(stop);
     let (agent, reconcilers) = start(config, clients, &supervisor);
     let socket = serve::run(socket, agent.clone(), reconcilers, supervisor.clone());
     supervisor.spawn("plugin socket", socket);
-    let http = api::http::run(listener, agent.clone(), supervisor.clone());
+    let http = serve_health(agent.clone(), supervisor.clone());
     supervisor.spawn("metrics and health", http);
     let collection = supervisor.until_stopped(garbage::run(agent.clone()));
     supervisor.spawn("collection of garbage", collection);
@@ -97,6 +93,34 @@ pub async fn run(
     let ended = supervisor.finish(STOP_TIMEOUT).await;
     let _ = std::fs::remove_file(path);
     Ok(ended?)
+}
+
+/// Serves metrics and health until the supervisor stops. Plugins need no port, so the agent serves them while the port is taken.
+async fn serve_health(agent: Arc<Agent>, supervisor: Supervisor) {
+    let listener = supervisor.stop().run_until_cancelled(listen(&agent.config));
+    if let Some(listener) = listener.await {
+        api::http::run(listener, agent, supervisor.clone()).await;
+    }
+}
+
+/// Opens the port for metrics and health, and retries while that fails.
+async fn listen(config: &Config) -> TcpListener {
+    let [mut pause, longest] = LISTEN_PAUSES;
+    loop {
+        match api::http::listen(config.listen).await {
+            Ok(listener) => {
+                if let Ok(address) = listener.local_addr() {
+                    tracing::info!(node = config.node, %address, socket = %config.socket.display(), "the agent listens");
+                }
+                return listener;
+            }
+            Err(error) => {
+                tracing::error!(%error, seconds = pause.as_secs(), "serving metrics and health failed; retrying");
+            }
+        }
+        tokio::time::sleep(pause).await;
+        pause = (2 * pause).min(longest);
+    }
 }
 
 /// Starts the tasks that work with the API server and the node's files, without a socket for plugins. The caller must make sure

@@ -29,7 +29,9 @@ pub trait Health: Send + Sync + 'static {
 
 /// The port for metrics and health cannot be opened.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {address}: {source}; --listen chooses another address")]
+#[error(
+    "cannot listen on {address}: {source}; `ss -ltnp` names the process that has the port, --listen chooses another address"
+)]
 pub struct ListenError {
     /// The address.
     pub address: SocketAddr,

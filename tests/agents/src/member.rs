@@ -189,9 +189,10 @@ impl Member {
         let mut command = Command::new(program("rdmanet-agent"));
         command
             .env_clear()
+            .env("RDMANET_LISTEN", "127.0.0.1:0")
             .envs(self.environment.iter().cloned())
             .env("KUBECONFIG", self.dir.path().join("kubeconfig"))
-            .args(["--node", &self.identity.node.node, "--listen", "127.0.0.1:0"])
+            .args(["--node", &self.identity.node.node])
             .arg("--data-dir")
             .arg(self.data())
             .arg("--socket")

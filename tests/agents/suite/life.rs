@@ -5,6 +5,7 @@ use agents::{Attachment, Member, Site};
 use apiserver::install::until;
 use serde_json::json;
 use std::collections::BTreeSet;
+use std::net::TcpListener;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_gets_an_address_without_a_request_to_the_api_server() {
@@ -187,4 +188,24 @@ async fn metrics_and_health_are_served() {
         node.get("/metrics")
             .contains("rdmanet_blocks_claimed_total{pool=\"rail0\"} 1")
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_get_addresses_while_another_process_has_the_metrics_port() {
+    let site = Site::new().await;
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = other.local_addr().unwrap().to_string();
+    let node = Member::running(&site.server, "a", &["--listen", &port]).await;
+    site.simple("rail0", "10.1.0.0/24").await;
+    node.wait_active("rail0").await;
+    node.add("rail0", &Attachment::of("one"));
+    until("the log names the port", async || {
+        node.log().contains(&format!("cannot listen on {port}: "))
+    })
+    .await;
+    assert_eq!(node.listens(), None);
+    drop(other);
+    until("the agent serves its port", async || node.listens().is_some()).await;
+    assert!(node.get("/healthz").starts_with("HTTP/1.1 200"));
+    assert!(node.stop(), "{}", node.last_words());
 }

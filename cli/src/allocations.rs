@@ -3,7 +3,7 @@
 //! cluster, and the status that Multus wrote to each pod. An address in a node's block has no object, so for other nodes
 //! the status is the only evidence.
 
-use crate::cluster::snapshot::{Pool, Snapshot, bound_pod, kept_for};
+use crate::cluster::snapshot::{Pool, Snapshot, bound_pod, kept_for, work};
 use crate::leases::NodeLease;
 use api::AddressState;
 use ipam::pool::AddressPlace;
@@ -151,6 +151,7 @@ fn from_pods(snapshot: &Snapshot) -> Vec<Allocation> {
 /// Adds an allocation to those of the same address. Two reports of one allocation become one entry. Contradicting
 /// reports both stay.
 fn merge(all: &mut Vec<Allocation>, new: Allocation) {
+    work(all.len());
     let same = |known: &&mut Allocation| {
         (known.pool == new.pool || known.pool.is_none() || new.pool.is_none())
             && (known.pod == new.pod || known.pod.is_none() || new.pod.is_none())

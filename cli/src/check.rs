@@ -8,7 +8,7 @@
 
 use crate::allocations::{Allocation, Evidence, allocations};
 use crate::cluster::pods::PodFacts;
-use crate::cluster::snapshot::{Block, Pool, Snapshot, bound_pod};
+use crate::cluster::snapshot::{Block, Pool, Snapshot, bound_pod, work};
 use crate::output::{CommandError, Finding, Outcome, Output, Severity};
 use api::convert::in_use;
 use api::links::reason;
@@ -245,6 +245,7 @@ fn overlaps(snapshot: &Snapshot) -> Vec<Finding> {
         let reach = whole(one.cidr).last;
         let near = blocks[i + 1..]
             .iter()
+            .inspect(|_| work(1))
             .take_while(|other| Family::of(other.cidr.ip()) == family && whole(other.cidr).first <= reach);
         for other in near.filter(|other| other.space() == one.space()) {
             found.push(problem(

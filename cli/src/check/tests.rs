@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
+use crate::cluster::snapshot::WORK;
 use crate::testing::{address, block, cluster, pod, with};
 
 fn kinds(snapshot: &Snapshot) -> Vec<(Severity, &'static str, String)> {
@@ -12,7 +13,9 @@ fn kinds(snapshot: &Snapshot) -> Vec<(Severity, &'static str, String)> {
 #[test]
 fn a_healthy_cluster_has_no_problem() {
     let mut cluster = with(&[], &[address("rail0", "10.1.0.100", "a", "q")]);
-    cluster.pods = vec![pod("p", "a", "10.1.0.18"), pod("q", "a", "10.1.0.100")];
+    cluster.pods = [pod("p", "a", "10.1.0.18"), pod("q", "a", "10.1.0.100")]
+        .into_iter()
+        .collect();
     assert_eq!(problems(&cluster), []);
     assert_eq!(answer(&cluster, &[]).outcome, Outcome::Fine);
 }
@@ -20,7 +23,9 @@ fn a_healthy_cluster_has_no_problem() {
 #[test]
 fn one_address_of_two_pods_is_reported_as_a_duplicate() {
     let mut cluster = cluster();
-    cluster.pods = vec![pod("p", "a", "10.1.0.18"), pod("q", "b", "10.1.0.18")];
+    cluster.pods = [pod("p", "a", "10.1.0.18"), pod("q", "b", "10.1.0.18")]
+        .into_iter()
+        .collect();
     let found = kinds(&cluster);
     assert!(
         found.contains(&(Severity::Fail, "duplicate", "10.1.0.18".into())),
@@ -39,14 +44,16 @@ fn a_pod_that_has_ended_holds_no_address() {
         is_running: false,
         ..pod("q", "b", "10.1.0.18")
     };
-    cluster.pods = vec![pod("p", "a", "10.1.0.18"), ended];
+    cluster.pods = [pod("p", "a", "10.1.0.18"), ended].into_iter().collect();
     assert_eq!(problems(&cluster), []);
 }
 
 #[test]
 fn an_unclaimed_and_an_excluded_address_are_different_problems() {
     let mut cluster = cluster();
-    cluster.pods = vec![pod("p", "a", "10.1.0.99"), pod("q", "a", "10.1.0.203")];
+    cluster.pods = [pod("p", "a", "10.1.0.99"), pod("q", "a", "10.1.0.203")]
+        .into_iter()
+        .collect();
     let found = kinds(&cluster);
     assert_eq!(
         found,
@@ -61,7 +68,7 @@ fn an_unclaimed_and_an_excluded_address_are_different_problems() {
 fn an_address_outside_the_pools_of_its_network_is_reported() {
     let mut cluster = cluster();
     cluster.networks.insert("ml/rail0".into(), vec!["rail0".into()]);
-    cluster.pods = vec![pod("p", "a", "172.16.0.1")];
+    cluster.pods = [pod("p", "a", "172.16.0.1")].into_iter().collect();
     assert_eq!(
         kinds(&cluster),
         [(Severity::Warn, "outside", "172.16.0.1".into())]
@@ -77,10 +84,12 @@ fn an_address_object_of_a_gone_or_replaced_pod_is_a_leak() {
             address("rail0", "10.1.0.101", "a", "q"),
         ],
     );
-    cluster.pods = vec![PodFacts {
+    cluster.pods = [PodFacts {
         uid: "another".into(),
         ..pod("q", "a", "10.1.0.20")
-    }];
+    }]
+    .into_iter()
+    .collect();
     let found = problems(&cluster);
     let leaks: Vec<&Finding> = found.iter().filter(|one| one.kind == "leak").collect();
     assert_eq!(leaks.len(), 2, "{found:?}");
@@ -221,36 +230,67 @@ fn blocks_of_a_node_without_an_agent_are_reported() {
     assert!(deserted(&snapshot).is_empty());
 }
 
+/// A healthy cluster of pool `rail0`: each node has one block and ten pods, and one of the pods has an address object.
+fn healthy(nodes: u32) -> Snapshot {
+    let ip = |number: u32| std::net::Ipv4Addr::from(0x0a00_0000 + number).to_string();
+    let own = |node: u32| block("rail0", &format!("{}/28", ip(16 * node)), &format!("n{node}"));
+    let bound = |node: u32| {
+        address(
+            "rail0",
+            &ip(16 * node),
+            &format!("n{node}"),
+            &format!("p{node}-0"),
+        )
+    };
+    let pool = crate::testing::pool("rail0", &json!([{ "subnet": "10.0.0.0/8" }]));
+    let mut cluster = Snapshot::of(
+        vec![serde_json::from_value(pool).unwrap()],
+        (1..=nodes)
+            .map(|node| serde_json::from_value(own(node)).unwrap())
+            .collect(),
+        (1..=nodes)
+            .map(|node| serde_json::from_value(bound(node)).unwrap())
+            .collect(),
+    );
+    let names = (1..=nodes).map(|node| format!("n{node}"));
+    cluster.nodes = names.map(|name| (name.clone(), format!("{name}-uid"))).collect();
+    let of_node = |node: u32| {
+        (0..10).map(move |number| {
+            pod(
+                &format!("p{node}-{number}"),
+                &format!("n{node}"),
+                &ip(16 * node + number),
+            )
+        })
+    };
+    cluster.pods = (1..=nodes).flat_map(of_node).collect();
+    cluster
+}
+
+/// Each address was looked up among all blocks, each bound address among all pods, and each allocation was compared
+/// with all others.
+#[test]
+fn twice_as_many_nodes_and_addresses_cost_twice_the_work() {
+    let visited = |nodes: u32| {
+        let cluster = healthy(nodes);
+        WORK.set(0);
+        assert_eq!(problems(&cluster), []);
+        WORK.get()
+    };
+    let (one, two) = (visited(200), visited(400));
+    assert!(one < 40 * 2000, "{one} visits of 200 blocks and 2,000 pods");
+    assert!(
+        two < one * 5 / 2,
+        "{one} visits, and {two} for twice as many objects"
+    );
+}
+
 /// A measurement: `cargo test --release -p cli --lib -- --ignored --nocapture ten_thousand_nodes`.
 #[test]
 #[ignore = "it measures"]
 #[allow(clippy::print_stderr, reason = "it reports what it measured")]
 fn ten_thousand_nodes_with_a_hundred_thousand_pods_have_no_problem() {
-    let ip = |number: u32| std::net::Ipv4Addr::from(0x0a00_0000 + number).to_string();
-    let own = |node: u32| {
-        serde_json::from_value(block(
-            "rail0",
-            &format!("{}/28", ip(16 * node)),
-            &format!("n{node}"),
-        ))
-    };
-    let pool = crate::testing::pool("rail0", &json!([{ "subnet": "10.0.0.0/8" }]));
-    let mut cluster = Snapshot::of(
-        vec![serde_json::from_value(pool).unwrap()],
-        (1..=10_000).map(|node| own(node).unwrap()).collect(),
-        Vec::new(),
-    );
-    let nodes = (1..=10_000).map(|node| format!("n{node}"));
-    cluster.nodes = nodes.map(|name| (name.clone(), format!("{name}-uid"))).collect();
-    let pods = (0..100_000).map(|number| {
-        let node = 1 + number / 10;
-        pod(
-            &format!("p{number}"),
-            &format!("n{node}"),
-            &ip(16 * node + number % 10),
-        )
-    });
-    cluster.pods = pods.collect();
+    let cluster = healthy(10_000);
     let start = std::time::Instant::now();
     assert_eq!(problems(&cluster), []);
     eprintln!(

@@ -17,6 +17,7 @@ use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use kube::{Api, Client, ResourceExt};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::ops::{Deref, DerefMut};
 
 /// A snapshot of the cluster.
 #[derive(Clone, Debug, Default)]
@@ -24,11 +25,11 @@ pub struct Snapshot {
     /// Pools, by name.
     pub pools: Vec<Pool>,
     /// Blocks, by family and first address.
-    blocks: Vec<Block>,
+    blocks: Objects<Block>,
     /// The prefix lengths of the blocks, by family: whether it is IPv6, and the length in bits.
     prefixes: BTreeSet<(bool, u8)>,
     /// Address objects, by address.
-    pub addresses: Vec<(IpAddr, IpAddress)>,
+    pub addresses: Objects<(IpAddr, IpAddress)>,
     /// The UID of each node, by name.
     pub nodes: BTreeMap<String, String>,
     /// The condition about links that the agent of each node wrote, by node. Nodes without such links are missing.
@@ -36,10 +37,14 @@ pub struct Snapshot {
     /// The nodes with a pod of the agent, found by the label in our manifests.
     pub agents: BTreeSet<String>,
     /// All pods, with or without networks. A pod that is missing here does not exist.
-    pub pods: Vec<PodFacts>,
+    pub pods: Objects<PodFacts>,
     /// The pools that each network (`namespace/name`) allocates from.
     pub networks: BTreeMap<String, Vec<String>>,
 }
+
+/// Objects of one kind. A unit test counts each access as a visit of all of them.
+#[derive(Clone, Debug)]
+pub struct Objects<T>(Vec<T>);
 
 /// A pool.
 #[derive(Clone, Debug)]
@@ -59,6 +64,33 @@ pub struct Block {
     pub object: IpBlock,
     /// Its addresses.
     pub cidr: IpNetwork,
+}
+
+impl<T> Default for Objects<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T> FromIterator<T> for Objects<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(objects: I) -> Self {
+        Self(objects.into_iter().collect())
+    }
+}
+
+impl<T> Deref for Objects<T> {
+    type Target = Vec<T>;
+
+    fn deref(&self) -> &Vec<T> {
+        work(self.0.len());
+        &self.0
+    }
+}
+
+impl<T> DerefMut for Objects<T> {
+    fn deref_mut(&mut self) -> &mut Vec<T> {
+        &mut self.0
+    }
 }
 
 impl Pool {
@@ -266,7 +298,10 @@ impl Snapshot {
 
     /// The pool of this name.
     pub fn pool(&self, name: &str) -> Option<&Pool> {
-        self.pools.iter().find(|pool| pool.name() == name)
+        self.pools
+            .iter()
+            .inspect(|_| work(1))
+            .find(|pool| pool.name() == name)
     }
 
     /// The blocks of this pool.
@@ -288,9 +323,13 @@ impl Snapshot {
         sizes.flat_map(move |(v6, prefix)| {
             let cidr = IpNetwork::new(ip, *prefix);
             let first = (*v6, cidr.map_or(ip, |cidr| cidr.network()));
-            let at = self.blocks.partition_point(|block| block.start() < first);
-            let same = self.blocks.get(at..).unwrap_or_default().iter();
-            same.take_while(move |block| block.start() == first)
+            let at = self.blocks.0.partition_point(|block| {
+                work(1);
+                block.start() < first
+            });
+            let same = self.blocks.0.get(at..).unwrap_or_default().iter();
+            same.inspect(|_| work(1))
+                .take_while(move |block| block.start() == first)
                 .filter(|block| block.cidr.prefix() == *prefix)
         })
     }
@@ -318,6 +357,20 @@ impl Snapshot {
     pub fn spaces(&self) -> BTreeSet<&str> {
         self.pools.iter().map(Pool::space).collect()
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How many objects this thread has visited, for tests of an algorithm's cost.
+    pub(crate) static WORK: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// Counts visited objects, in tests.
+pub(crate) fn work(objects: usize) {
+    #[cfg(test)]
+    WORK.set(WORK.get() + objects);
+    #[cfg(not(test))]
+    let _ = objects;
 }
 
 #[cfg(test)]

@@ -137,7 +137,7 @@ fn example() -> Map {
     object["spec"]["reserved"] = json!(["10.1.0.128/29"]);
     let pool = serde_json::from_value(object).unwrap();
     let mut cluster = Snapshot::of(vec![pool], blocks.into(), vec![]);
-    cluster.pods = pods;
+    cluster.pods = pods.into_iter().collect();
     draw(&cluster, &cluster.pools[0]).unwrap()
 }
 

@@ -9,6 +9,7 @@ use clap::{Args as _, FromArgMatches};
 use common::cni::dispatch::{Call, Plugin};
 use common::cni::{Args, Attachment, Conf};
 use common::collector::{DeadAttachment, PodId, Reply, Request};
+use common::mutate::Random;
 use ipam::RdmaIpam;
 use kube::runtime::reflector::store;
 use serde_json::{Value, json};
@@ -360,4 +361,54 @@ async fn a_namespace_that_the_agent_cannot_see_proves_nothing() {
     std::fs::write(fixture.netns("one"), "").unwrap();
     fixture.two_rounds().await;
     assert_eq!(fixture.leases().await, ["one"]);
+}
+
+/// A collector of another version, or a stolen one. No reply ends the agent or delays it.
+#[tokio::test]
+async fn any_reply_of_the_collector_is_survived() {
+    let mut fixture = Fixture::without_collector();
+    let listener = UnixListener::bind(fixture.dir.path().join("collector.sock")).unwrap();
+    let mut lines = Vec::new();
+    common::mutate::cases("collector replies", 1000, |_, random| {
+        lines.push(changed_reply(random))
+    });
+    let cases = lines.len();
+    let collector = tokio::spawn(async move {
+        for line in lines.into_iter().cycle() {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            // The agent may have ended the connection by then.
+            let _ = stream.write_all(&line).await;
+        }
+    });
+    fixture.script().pods = HashMap::from([("one".to_owned(), "uid-one".to_owned())]);
+    for _ in 0..cases {
+        fixture.garbage.round().await;
+    }
+    assert!(!collector.is_finished());
+    collector.abort();
+}
+
+/// A reply to one of the two requests, most often changed.
+fn changed_reply(random: &mut Random) -> Vec<u8> {
+    let replies = [
+        Reply::Dead(vec![dead("one"), dead("two")]),
+        Reply::Collected,
+        Reply::Kept("another call works on it".to_owned()),
+        Reply::Failed("ib0 did not come back".to_owned()),
+    ];
+    // Only a list leads to another request.
+    let at = if random.one_in(2) {
+        0
+    } else {
+        random.below(replies.len())
+    };
+    let mut reply = serde_json::to_value(&replies[at]).unwrap();
+    if !random.one_in(4) {
+        common::mutate::json(random, &mut reply);
+    }
+    let mut line = format!("{reply}\n").into_bytes();
+    if random.one_in(3) {
+        common::mutate::bytes(random, &mut line);
+    }
+    line
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 mod bond;
+mod fuzz;
 mod moved;
 mod repair;
 

@@ -102,7 +102,7 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-fn serve_client(node: &Node, reach: Reach, stream: &UnixStream) -> io::Result<()> {
+pub(super) fn serve_client(node: &Node, reach: Reach, stream: &UnixStream) -> io::Result<()> {
     stream.set_read_timeout(Some(CLIENT_TIMEOUT))?;
     stream.set_write_timeout(Some(CLIENT_TIMEOUT))?;
     let mut line = Vec::new();

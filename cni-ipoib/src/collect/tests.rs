@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+use super::serve::serve_client;
 use super::*;
 use crate::device::fixture::{WAYS, add as add_device, fixture as device_fixture, host};
 use crate::model::{Fixture, attachment, call_with};
@@ -6,7 +7,10 @@ use common::cni::dispatch::Plugin as _;
 use common::collector::PodId;
 use serde_json::Value;
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::Shutdown;
 use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixStream;
 
 const ALL: Reach = Reach {
     sysctls: true,
@@ -287,4 +291,47 @@ fn a_network_that_is_a_path_reaches_no_other_folder() {
     };
     let reply = ask(&fixture, ALL, &of_a_path);
     assert!(matches!(reply, Reply::Failed(_)), "{reply:?}");
+}
+
+/// A request that an agent of another version or a stolen agent sends. Each gets one reply, which is one line.
+#[test]
+fn no_request_removes_a_living_attachment() {
+    let fixture = Fixture::new();
+    add(&fixture, "c1", ARGS, "");
+    symlink(fixture.pod.path(), fixture.state.path().join("alive")).unwrap();
+    move_to(&fixture, "c1", "alive");
+    let before = fixture.kernel.state();
+    let node = fixture.plugin().node;
+    common::mutate::cases("collector requests", 20_000, |case, random| {
+        let requests = [Request::List, Request::Collect(dead(&fixture))];
+        let mut request = serde_json::to_value(random.pick(&requests)).unwrap();
+        if !random.one_in(8) {
+            common::mutate::json(random, &mut request);
+        }
+        let mut line = request.to_string().into_bytes();
+        if random.one_in(2) {
+            common::mutate::bytes(random, &mut line);
+        }
+        let reply = served(&node, &line);
+        assert!(reply.ends_with(b"\n"), "{case}");
+        let reply: Reply = serde_json::from_slice(&reply).unwrap_or_else(|e| panic!("{case}: {e}"));
+        // An attachment that does not exist counts as collected.
+        assert!(
+            !matches!(&reply, Reply::Dead(dead) if !dead.is_empty()),
+            "{case}: {reply:?}"
+        );
+        assert_eq!(fixture.kernel.state(), before, "{case}");
+        assert_eq!(fixture.written_down(), ["c1"], "{case}");
+    });
+}
+
+/// What the collector replies to the line of a client, which sends nothing else.
+fn served(node: &Node, line: &[u8]) -> Vec<u8> {
+    let (mut client, server) = UnixStream::pair().unwrap();
+    client.write_all(line).unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    serve_client(node, ALL, &server).unwrap();
+    let mut reply = Vec::new();
+    BufReader::new(client).read_until(b'\n', &mut reply).unwrap();
+    reply
 }

@@ -33,22 +33,28 @@ const RESETS: [&str; 6] = [
     "route flush dev LINK",
 ];
 
-/// Runs `test` with these settings on `link`. Afterwards the node's state must be the same as before.
+/// Runs `test` with these settings and a changed sysctl on `link`. Afterwards the node's state must be the same as
+/// before.
 fn with_settings(node: &Node, link: &str, mtu: u32, test: impl FnOnce()) {
+    let setting = format!("/proc/sys/net/ipv4/conf/{link}/rp_filter");
+    let usual = fs::read_to_string(&setting).unwrap();
+    fs::write(&setting, "2").unwrap();
+    with_default_sysctls(node, link, mtu, test);
+    fs::write(&setting, usual).unwrap();
+}
+
+/// Runs `test` with these settings on `link`. Afterwards the node's state must be the same as before.
+fn with_default_sysctls(node: &Node, link: &str, mtu: u32, test: impl FnOnce()) {
     let address = node.link(link).address.to_string();
     for words in SETTINGS {
         node.ip(&words.replace("LINK", link).replace("ADDRESS", &address));
     }
-    let setting = format!("/proc/sys/net/ipv4/conf/{link}/rp_filter");
-    let usual = fs::read_to_string(&setting).unwrap();
-    fs::write(&setting, "2").unwrap();
     unchanged(node, test);
     for words in RESETS {
         let words = words.replace("LINK", link);
         let output = Command::new("ip").args(words.split(' ')).output().unwrap();
         assert!(output.status.success(), "ip {words}: {output:?}");
     }
-    fs::write(&setting, usual).unwrap();
     node.ip(&format!("link set {link} mtu {mtu}"));
 }
 
@@ -69,9 +75,20 @@ fn whole_link(node: &Node, link: &str) -> Conf {
 
 /// The RDMA devices that are visible in the pod.
 fn devices(pod: &Pod<'_>) -> Vec<String> {
-    let mut socket = Socket::<Rdma>::open_in(&pod.open()).unwrap();
+    names(Socket::open_in(&pod.open()).unwrap())
+}
+
+/// The RDMA devices that are visible on the node.
+fn devices_of_node() -> Vec<String> {
+    names(Socket::open().unwrap())
+}
+
+/// The names of the RDMA devices of a namespace, sorted.
+fn names(mut socket: Socket<Rdma>) -> Vec<String> {
     let all = socket.devices().unwrap().into_iter();
-    all.map(|device| device.name).collect()
+    let mut names: Vec<String> = all.map(|device| device.name).collect();
+    names.sort();
+    names
 }
 
 /// Runs `test` in both modes of the RDMA subsystem.

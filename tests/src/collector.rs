@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The collector of a node, with the rights of its container. The test is the agent.
+//! The collector of a node, with the rights and the read-only `/proc/sys` and `/sys` of its container. The test is
+//! the agent.
 
 use crate::Node;
 use common::collector::{DeadAttachment, Reply, Request, SOCKET_VARIABLE};
@@ -17,6 +18,11 @@ const START: Duration = Duration::from_secs(30);
 pub const POD_ARGS: &str =
     "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=train-0;K8S_POD_UID=uid-train-0";
 
+/// Runs its arguments where `/proc/sys` and `/sys` are read-only, as runc mounts them for a container that is not
+/// privileged. The mount namespace ends with the process.
+const IN_CONTAINER: &str =
+    "for dir in /proc/sys /sys; do mount -o bind,ro $dir $dir || exit; done; exec \"$@\"";
+
 /// A running collector. It ends with the value.
 pub struct Collector {
     child: Child,
@@ -24,11 +30,14 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Starts the collector of `node`, as user 0 with the capability `NET_ADMIN` alone.
+    /// Starts the collector of `node` in a mount namespace of its own, as user 0 with the capability `NET_ADMIN`
+    /// alone.
     pub fn start(node: &Node) -> Self {
         let socket = node.path("collector.sock");
-        let child = Command::new("setpriv")
+        let child = Command::new("unshare")
+            .args(["--mount", "--", "sh", "-c", IN_CONTAINER, "sh"])
             .args([
+                "setpriv",
                 "--bounding-set=-all,+net_admin",
                 "--inh-caps=-all",
                 "--no-new-privs",
@@ -39,7 +48,7 @@ impl Collector {
             .env(SOCKET_VARIABLE, &socket)
             .stdin(Stdio::null())
             .spawn()
-            .expect("start the collector; setpriv is in util-linux");
+            .expect("start the collector; unshare, mount and setpriv are in util-linux");
         let begun = Instant::now();
         while UnixStream::connect(&socket).is_err() {
             assert!(begun.elapsed() < START, "the collector does not listen");

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! An `IPoIB` link of an HCA in a pod.
 
-use super::{devices, in_both_modes, unchanged, whole_link, with_settings};
+use super::{
+    devices, devices_of_node, in_both_modes, unchanged, whole_link, with_default_sysctls, with_settings,
+};
 use crate::fabric::{address, network, plain, reaches, run_exclusive, soon};
 use crate::verbs::write_bandwidth;
-use common::collector::Reply;
+use common::collector::{DeadAttachment, Reply};
 use tests::collector::{Collector, POD_ARGS};
 use tests::{Node, Pod, json};
 
@@ -77,23 +79,54 @@ fn del_restores_the_link_of_a_dead_pod() {
     });
 }
 
+/// Attaches a pod to `ib1` as kubelet's runtime does, and ends its namespace. The DEL is lost.
+fn lost<'n>(node: &'n Node, conf: &tests::Conf) -> (Pod<'n>, Collector, DeadAttachment) {
+    let pod = node.pod();
+    let add = pod.call("ADD", conf, "net1").env("CNI_ARGS", POD_ARGS).run();
+    pod.keep(conf, "net1", &add.result());
+    pod.die();
+    let collector = Collector::start(node);
+    let mut dead = collector.dead();
+    assert_eq!(dead.len(), 1, "{dead:?}");
+    (pod, collector, dead.remove(0))
+}
+
 /// In exclusive mode the RDMA device returns as well.
 #[test]
 fn the_collector_restores_the_link_of_a_pod_that_lost_its_del() {
     in_both_modes(|node| {
+        with_default_sysctls(node, "ib1", 4092, || {
+            let conf = whole_link(node, "ib1");
+            let (before, devices) = (node.link("ib1"), devices_of_node());
+            let (pod, collector, dead) = lost(node, &conf);
+            assert_eq!(collector.collect(&dead), Reply::Collected);
+            assert_eq!(collector.dead(), []);
+            // Link and RDMA device are back before DEL, which releases the address.
+            let restored = node.link("ib1");
+            assert_eq!(
+                (restored.alias, restored.group, restored.mtu, restored.up),
+                (before.alias, before.group, before.mtu, before.up)
+            );
+            assert_eq!(devices_of_node(), devices);
+            drop(collector);
+            pod.detach(&conf, "net1");
+        });
+    });
+}
+
+/// The collector cannot write sysctls in its container.
+#[test]
+fn a_lost_link_with_a_changed_sysctl_waits_for_del() {
+    in_both_modes(|node| {
         with_settings(node, "ib1", 4092, || {
             let conf = whole_link(node, "ib1");
-            let pod = node.pod();
-            let add = pod.call("ADD", &conf, "net1").env("CNI_ARGS", POD_ARGS).run();
-            pod.keep(&conf, "net1", &add.result());
-            pod.die();
-            let collector = Collector::start(node);
-            let dead = collector.dead();
-            assert_eq!(dead.len(), 1, "{dead:?}");
-            assert_eq!(collector.collect(&dead[0]), Reply::Collected);
-            assert_eq!(collector.dead(), []);
-            // The link is back before DEL, which releases the address.
-            assert!(node.link_names().contains(&"ib1".to_owned()));
+            let (pod, collector, dead) = lost(node, &conf);
+            let reply = collector.collect(&dead);
+            assert!(
+                matches!(&reply, Reply::Kept(why) if why.contains("sysctls")),
+                "{reply:?}"
+            );
+            assert_eq!(collector.dead(), [dead]);
             drop(collector);
             pod.detach(&conf, "net1");
         });

@@ -93,7 +93,8 @@ impl Cluster {
         cluster
     }
 
-    fn command(&self, program: &Path, args: &[&str]) -> Command {
+    /// A command with the KUBECONFIG of the cluster, in the top folder of the repository.
+    pub(crate) fn command(&self, program: &Path, args: &[&str]) -> Command {
         let mut command = Command::new(program);
         command
             .args(args)
@@ -179,7 +180,11 @@ impl Cluster {
 
     /// What the command `rdmanet` prints, whatever its status.
     pub(crate) fn rdmanet(&self, words: &str) -> String {
-        let words: Vec<&str> = words.split_whitespace().collect();
+        self.rdmanet_args(&words.split_whitespace().collect::<Vec<_>>())
+    }
+
+    /// The same, for arguments that have spaces.
+    pub(crate) fn rdmanet_args(&self, args: &[&str]) -> String {
         let program = std::env::current_exe().unwrap();
         let program = program.parent().and_then(Path::parent).unwrap().join("rdmanet");
         assert!(
@@ -187,7 +192,7 @@ impl Cluster {
             "{} is not there: cargo build -p cli",
             program.display()
         );
-        said(&self.command(&program, &words).output().unwrap())
+        said(&self.command(&program, args).output().unwrap())
     }
 
     /// Waits until `look` finds something; `Err` is why it has not yet.
@@ -217,6 +222,11 @@ impl Cluster {
         self.until(&format!("{name} is rolled out"), || {
             self.try_kubectl(&["-n", namespace, "rollout", "status", name, "--timeout=5s"])
         });
+    }
+
+    /// The folder that the nodes see as /node/kube.
+    pub(crate) fn shared(&self) -> PathBuf {
+        self.folder().join("vm")
     }
 
     fn folder(&self) -> &Path {

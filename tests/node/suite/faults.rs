@@ -1,10 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Faults that strike while pods start: containerd is killed, and a node loses its power.
+//! Faults that strike while pods start: kubelet and containerd are killed, and a node loses its power.
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, NODES};
 use crate::kills::kill;
 use crate::witnesses::{agree, pods};
-use crate::workload::{one_on_each, ping, remove_trainers, trainers};
+use crate::workload::{one_on_each, ping, ready, remove, remove_trainers, single, start, trainers};
+
+/// Waits until a pod of the node has an address, then kills kubelet and containerd. The pod has no container yet.
+const KILL_AFTER_ADD: &str = r#"
+    until for netns in /run/netns/*; do ip -n "${netns##*/}" -4 -o addr show dev net1 2>/dev/null; done | grep -q inet; do sleep 0.02; done
+    kill -9 $(pidof kubelet) $(pidof containerd)
+"#;
+
+#[test]
+fn a_pod_starts_when_kubelet_and_containerd_are_killed_after_its_add() {
+    let cluster = Cluster::lock();
+    for node in NODES {
+        cluster.apply(&[single("struck", "ib-ipoib", Some(node))]);
+        cluster.at(node, &["sh", "-c", KILL_AFTER_ADD]);
+        let said = cluster.kubectl("get pod struck -o jsonpath={.status.containerStatuses[0].started}");
+        assert_ne!(
+            said, "true",
+            "the kill on {node} came after the start of the container"
+        );
+        ready(&cluster, "struck");
+        agree(&cluster, 1);
+        remove(&cluster, "pod/struck");
+        agree(&cluster, 0);
+    }
+}
 
 #[test]
 fn pods_that_start_and_stop_while_containerd_is_killed_leave_nothing() {
@@ -25,23 +49,14 @@ fn a_node_without_power_comes_back_without_a_duplicate_and_without_a_leak() {
     let cluster = Cluster::lock();
     let before = trainers(&cluster);
     agree(&cluster, 4);
-    cluster.at("vm", &["nodes", "off", "node-2"]);
+    cluster.power_off("node-2");
     // A pod that starts meanwhile has no address of a pod of the dead node.
-    cluster.kubectl(concat!(
-        "run late --image=localhost/rdma:1 --image-pull-policy=Never --labels=app=late ",
-        "--annotations=k8s.v1.cni.cncf.io/networks=ib-ipoib ",
-        r#"--overrides={"spec":{"nodeName":"node-1"}} --command -- sleep infinity"#
-    ));
-    let late = cluster.until("a pod starts on the other node", || {
-        pods(&cluster, "late")
-            .pop()
-            .ok_or_else(|| cluster.kubectl("describe pod late"))
-    });
+    let late = start(&cluster, "late", "ib-ipoib", "node-1");
     assert!(
         before.iter().all(|pod| pod.address != late.address),
         "{late:?} has an address of {before:?}"
     );
-    cluster.at("vm", &["nodes", "on", "node-2"]);
+    cluster.power_on("node-2");
     cluster.until("the pods of the node run again", || {
         let ready = pods(&cluster, "trainers");
         // Until the kubelet has looked at them, the API server has what was true before.
@@ -56,6 +71,6 @@ fn a_node_without_power_comes_back_without_a_duplicate_and_without_a_leak() {
     let after = pods(&cluster, "trainers");
     let [here, there] = one_on_each(&after);
     ping(&cluster, here, there);
-    cluster.kubectl("delete pod late --grace-period=1 --wait=false");
+    remove(&cluster, "pod/late");
     remove_trainers(&cluster);
 }

@@ -55,6 +55,21 @@ pub(crate) fn single(name: &str, network: &str, node: Option<&str>) -> Value {
     pod
 }
 
+/// Waits until a pod that `single` has made is Ready and has an address.
+pub(crate) fn ready(cluster: &Cluster, name: &str) -> Pod {
+    cluster.until(&format!("pod {name} is ready"), || {
+        pods(cluster, name)
+            .pop()
+            .ok_or_else(|| cluster.kubectl(&format!("describe pod {name}")))
+    })
+}
+
+/// Starts a pod on a node, and waits until it is Ready and has an address.
+pub(crate) fn start(cluster: &Cluster, name: &str, network: &str, node: &str) -> Pod {
+    cluster.apply(&[single(name, network, Some(node))]);
+    ready(cluster, name)
+}
+
 fn owner(kind: &str, name: &str, replicas: usize, template: &Value) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name},

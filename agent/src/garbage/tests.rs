@@ -370,7 +370,7 @@ async fn any_reply_of_the_collector_is_survived() {
     let listener = UnixListener::bind(fixture.dir.path().join("collector.sock")).unwrap();
     let mut lines = Vec::new();
     common::mutate::cases("collector replies", 1000, |_, random| {
-        lines.push(changed_reply(random))
+        lines.push(changed_reply(random));
     });
     let cases = lines.len();
     let collector = tokio::spawn(async move {

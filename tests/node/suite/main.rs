@@ -21,6 +21,7 @@ mod evictions;
 mod faults;
 mod install;
 mod kills;
+mod lost_del;
 mod operate;
 mod pools;
 mod returns;

@@ -3,7 +3,7 @@
 //! machine registers again later.
 
 use crate::cluster::Cluster;
-use crate::witnesses::{Pod, agree, pods};
+use crate::witnesses::{Pod, agree, links, no_duplicate, pods};
 use crate::workload::{one_on_each, ping, remove_trainers, trainers};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -98,6 +98,33 @@ fn a_node_that_returns_after_its_deletion_gives_no_address_twice() {
         );
     }
     cluster.power_on("node-2");
+    back(&cluster, "node-2");
+    spread_again(&cluster);
+    remove_trainers(&cluster);
+}
+
+#[test]
+fn pods_that_outlive_their_node_object_keep_their_addresses() {
+    let cluster = Cluster::lock();
+    let before = trainers(&cluster);
+    agree(&cluster, 4);
+    let alive: BTreeSet<String> = before
+        .iter()
+        .filter(|pod| pod.node == "node-2")
+        .map(|pod| pod.address.clone())
+        .collect();
+    // The kubelet hangs. Its pods run on, and so does the agent, whose token ends with the object of its pod.
+    let kubelet = cluster.at("node-2", &["pidof", "kubelet"]);
+    cluster.at("node-2", &["kill", "-STOP", &kubelet]);
+    delete_node(&cluster, "node-2");
+    moved(&cluster);
+    no_duplicate(&cluster);
+    assert_eq!(
+        links(&cluster).unwrap()["node-2"],
+        alive,
+        "the pods of the deleted node have lost their links"
+    );
+    cluster.at("node-2", &["kill", "-9", &kubelet]);
     back(&cluster, "node-2");
     spread_again(&cluster);
     remove_trainers(&cluster);

@@ -12,7 +12,7 @@ use std::time::Instant;
 /// The addresses of the pool `small`: all of a /28 but its edges.
 const SMALL: usize = 14;
 
-fn small_pool() -> Value {
+pub(crate) fn small_pool() -> Value {
     json!({
         "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPPool", "metadata": {"name": "small"},
         "spec": {"ranges": [{"subnet": "10.79.0.0/28", "gateway": "none"}], "blockSize": {"v4": 4}},
@@ -20,10 +20,15 @@ fn small_pool() -> Value {
 }
 
 /// Deletes the network and the pool of this name. The pool goes once no address of it is in use.
-fn remove_pool(cluster: &Cluster, pool: &str) {
+pub(crate) fn remove_pool(cluster: &Cluster, pool: &str) {
     nothing_left(cluster);
     cluster.kubectl(&format!("delete network-attachment-definitions {pool}"));
     cluster.kubectl(&format!("delete ippools.rdmanet.io {pool} --wait=false"));
+    gone(cluster, pool);
+}
+
+/// Waits until the pool of this name is gone.
+pub(crate) fn gone(cluster: &Cluster, pool: &str) {
     cluster.until(&format!("pool {pool} is gone"), || {
         let left = cluster.kubectl("get ippools.rdmanet.io -o name");
         if left.contains(pool) { Err(left) } else { Ok(()) }

@@ -23,6 +23,7 @@ mod install;
 mod kills;
 mod lost_del;
 mod operate;
+mod partitions;
 mod pools;
 mod returns;
 mod seeds;

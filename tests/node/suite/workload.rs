@@ -111,22 +111,16 @@ pub(crate) fn one_on_each(pods: &[Pod]) -> [&Pod; 2] {
     })
 }
 
-/// Pings from one pod to the address of another over `net1`.
+/// Pings twice from one pod to the address of another over `net1`, and returns the output of `ping`.
+pub(crate) fn try_ping(cluster: &Cluster, from: &Pod, to: &Pod) -> Result<String, String> {
+    let words = format!("exec {} -- ping -c 2 -W 10 -I net1 {}", from.name, to.address);
+    cluster.try_kubectl(&words.split_whitespace().collect::<Vec<_>>())
+}
+
+/// Waits until one pod reaches the address of another over `net1`.
 pub(crate) fn ping(cluster: &Cluster, from: &Pod, to: &Pod) {
     cluster.until("the pods reach each other over InfiniBand", || {
-        cluster.try_kubectl(&[
-            "exec",
-            &from.name,
-            "--",
-            "ping",
-            "-c",
-            "2",
-            "-W",
-            "10",
-            "-I",
-            "net1",
-            &to.address,
-        ])
+        try_ping(cluster, from, to)
     });
 }
 

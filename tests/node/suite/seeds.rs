@@ -2,10 +2,11 @@
 //! The objects of a lab that ran RDMA in Kubernetes before rdmanet: a `HostDeviceNetwork` and an `IPoIBNetwork` of NVIDIA's network
 //! operator, as the networks that the operator makes of them, and a pod that requests the operator's resource.
 //!
-//! Invariant: the pod of each object has an Event with a sentence that names what to change, and each pod can be deleted.
+//! Invariant: the pod of each object has an Event with a sentence that names what to change, and each pod can be deleted. With the changes
+//! the pods get their interfaces.
 
 use crate::cluster::Cluster;
-use crate::witnesses::agree;
+use crate::witnesses::{agree, pods};
 use serde_json::{Value, json};
 
 /// The operator's resource for whole ports.
@@ -166,8 +167,33 @@ fn refused() -> [(Trial, &'static [&'static str]); 5] {
     ]
 }
 
+/// The networks with the changes that the refusals name: a whole port, and a child of one.
+fn corrected() -> [Trial; 2] {
+    let whole_port = json!({ "type": "host-device", "device": "ib0", "ipam": pool() });
+    let child = json!({ "type": "ipoib", "master": "ib1", "ipam": pool() });
+    [
+        Trial::new("whole-port", "node-1", whole_port),
+        Trial::new("child", "node-2", child),
+    ]
+}
+
+/// Starts the pods of the corrected networks.
+fn start(cluster: &Cluster, trials: &[Trial]) {
+    for trial in trials {
+        cluster.apply(&trial.objects());
+    }
+    cluster.until("the pods of the corrected networks are ready", || {
+        let ready = pods(cluster, "seeds");
+        if ready.len() == trials.len() {
+            Ok(())
+        } else {
+            Err(cluster.kubectl("describe pods -l app=seeds"))
+        }
+    });
+}
+
 #[test]
-fn each_object_of_the_operator_is_refused_with_the_remedy() {
+fn each_object_of_the_operator_is_refused_with_the_remedy_and_works_with_it() {
     let cluster = Cluster::lock();
     under_the_names_of_peers(&cluster);
     let refused = refused();
@@ -178,4 +204,18 @@ fn each_object_of_the_operator_is_refused_with_the_remedy() {
         trial.is_refused(&cluster, words);
     }
     clean_up(&cluster, &refused.map(|(trial, _)| trial));
+
+    let port = ["ip", "link", "show", "ib0"];
+    let corrected = corrected();
+    start(&cluster, &corrected);
+    agree(&cluster, corrected.len());
+    cluster
+        .try_at("node-1", &port)
+        .expect_err("the node still has the port of the pod");
+    clean_up(&cluster, &corrected);
+    cluster.at("node-1", &port);
+    cluster.kubectl(
+        "-n rdmanet-system set env daemonset/rdmanet-agent --containers=install RDMANET_PEER_NAMES-",
+    );
+    cluster.rolled_out("rdmanet-system", "daemonset/rdmanet-agent");
 }

@@ -17,6 +17,7 @@
 )]
 
 mod cluster;
+mod codes;
 mod evictions;
 mod faults;
 mod install;

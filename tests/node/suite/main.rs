@@ -20,6 +20,7 @@ mod cluster;
 mod codes;
 mod evictions;
 mod faults;
+mod helm;
 mod install;
 mod kills;
 mod lost_del;

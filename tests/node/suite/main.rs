@@ -19,6 +19,7 @@
 mod cluster;
 mod codes;
 mod evictions;
+mod exclusive;
 mod faults;
 mod helm;
 mod install;

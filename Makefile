@@ -12,7 +12,7 @@ BIN := $(CARGO_TARGET_DIR)/$(TARGET)/release
 PREFIX ?= /opt/cni/bin
 BINDIR ?= /usr/local/bin
 
-.PHONY: help demo test bench bench-kube bench-multus chaos bench-scale bench-last bench-thousand build aarch64 lint image install rdmanet setup clean
+.PHONY: help demo test bench bench-kube bench-multus chaos bench-scale bench-last bench-thousand bench-faults build aarch64 lint image install rdmanet setup clean
 
 help: ## Lists the commands
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -43,6 +43,10 @@ bench-last: build ## Measures a pool that forty nodes use to its last address (t
 bench-thousand: build ## Measures a thousand pods that need a thousand addresses on ten nodes, beside whereabouts (half an hour; PODS, NODES, LIMIT in seconds)
 	@cargo run --quiet --profile measure -p bench-kube --bin bench-thousand -- "$(BIN)/rdma-ipam" "$$(tests/go/build whereabouts)/whereabouts" \
 	  "$$(go -C tests/go/whereabouts list -m -f '{{.Dir}}' github.com/k8snetworkplumbingwg/whereabouts)/doc/crds" $(or $(PODS),1000) $(or $(NODES),10) $(or $(LIMIT),900)
+
+bench-faults: build ## Counts what leaks under the same faults with rdma-ipam and with whereabouts (root; half an hour; PODS, SEED)
+	@cargo run --quiet --profile measure -p bench-kube --bin bench-faults -- "$(BIN)/rdma-ipam" "$$(tests/go/build --group whereabouts)" \
+	  "$$(go -C tests/go/whereabouts list -m -f '{{.Dir}}' github.com/k8snetworkplumbingwg/whereabouts)/doc/crds" $(or $(PODS),10) $(SEED)
 
 chaos: setup ## Tests agents and plugins on a real API server under many faults (RDMANET_CHAOS_OPERATIONS, _SEED, _MACHINES)
 	@cargo build --quiet -p agent -p controller -p ipam

@@ -3,8 +3,8 @@
 
 use serde_json::Value;
 use std::io::Write;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,8 @@ pub struct Call {
     pub agent: Option<PathBuf>,
     /// `NODENAME`, which whereabouts reads if it has node slices.
     pub node: Option<String>,
+    /// The file of the pod's network namespace; `None` for the namespace of this process.
+    pub netns: Option<PathBuf>,
 }
 
 /// The result of a call.
@@ -33,6 +35,8 @@ pub struct Answer {
     pub time: Duration,
     /// Whether the exit status was 0.
     pub succeeded: bool,
+    /// Whether the process ended by itself, not by a signal.
+    pub ended: bool,
     /// The standard output, which a runtime reads.
     pub stdout: String,
 }
@@ -81,14 +85,30 @@ pub fn at_once(calls: &[Call]) -> Done {
 /// Runs one call.
 pub fn run(call: &Call) -> Answer {
     let begun = Instant::now();
+    finish(start(call), begun)
+}
+
+/// Runs one call, and kills its process after this time. `None` if the process had not ended before.
+pub fn killed_after(call: &Call, time: Duration) -> Option<Answer> {
+    let begun = Instant::now();
+    let mut child = start(call);
+    std::thread::sleep(time);
+    child.kill().unwrap();
+    let answer = finish(child, begun);
+    answer.ended.then_some(answer)
+}
+
+/// Starts a call, with the configuration in its standard input.
+fn start(call: &Call) -> Child {
     let mut command = Command::new(&call.program);
+    // The namespace of a running process, so that the pod does not count as gone.
+    let netns = call.netns.as_deref().unwrap_or(Path::new("/proc/self/ns/net"));
     command
         .env_clear()
         .env("CNI_COMMAND", call.verb)
         .env("CNI_CONTAINERID", &call.id)
         .env("CNI_IFNAME", "net1")
-        // The namespace of a running process, so that the pod does not count as gone.
-        .env("CNI_NETNS", "/proc/self/ns/net")
+        .env("CNI_NETNS", netns)
         // The namespace is the plugin's own, which programs with libcni refuse without this variable.
         .env("CNI_NETNS_OVERRIDE", "1")
         .env("CNI_PATH", "/opt/cni/bin")
@@ -117,10 +137,15 @@ pub fn run(call: &Call) -> Answer {
         .unwrap()
         .write_all(call.conf.as_bytes())
         .unwrap();
+    child
+}
+
+fn finish(child: Child, begun: Instant) -> Answer {
     let output = child.wait_with_output().unwrap();
     Answer {
         time: begun.elapsed(),
         succeeded: output.status.success(),
+        ended: output.status.code().is_some(),
         stdout: String::from_utf8(output.stdout).unwrap(),
     }
 }

@@ -16,5 +16,7 @@ pub mod kubelet;
 pub mod nodes;
 pub mod nv_ipam;
 pub mod pool;
+pub mod sides;
+pub mod tally;
 pub mod whereabouts;
 pub mod witness;

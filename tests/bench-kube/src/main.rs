@@ -59,7 +59,7 @@ fn main() {
     let defaults = runtime.block_on(whereabouts::install(&server, &definitions));
     let dir = tempfile::tempdir_in("/var/tmp").unwrap();
     runtime.block_on(nodes::pool(&server, POOL, SUBNET, BLOCK));
-    let nodes = runtime.block_on(Nodes::start(&server, dir.path(), POOL, 1 + NODES));
+    let nodes = runtime.block_on(Nodes::start(&server, dir.path(), POOL, 1 + NODES, &[]));
     let mut sides = vec![
         Side::ranges(&ours, dir.path()),
         Side::pools(Kind::Pool, &ours, &nodes.data[..1]),

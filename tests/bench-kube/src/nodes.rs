@@ -7,7 +7,7 @@ use api::IpPool;
 use api::supervisor::Supervisor;
 use apiserver::install::until;
 use apiserver::{Identity, Server, objects};
-use kube::Api;
+use kube::{Api, Client};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use tokio_util::sync::CancellationToken;
@@ -21,6 +21,10 @@ pub struct Nodes {
     pub data: Vec<PathBuf>,
     /// The sockets of the agents.
     pub sockets: Vec<PathBuf>,
+    identities: Vec<Identity>,
+    /// Ends the agent of one node.
+    stops: Vec<CancellationToken>,
+    admin: Client,
     tasks: TaskTracker,
     stop: CancellationToken,
     controller: Supervisor,
@@ -43,30 +47,37 @@ pub fn name(number: usize) -> String {
 }
 
 impl Nodes {
-    /// `count` nodes below `dir`, each with a block of the existing pool `pool`.
-    pub async fn start(server: &Server, dir: &Path, pool: &str, count: usize) -> Self {
+    /// `count` nodes below `dir`, each with a block of the existing pool `pool`. `more`: additional flags of the agents and
+    /// of the controller.
+    pub async fn start(server: &Server, dir: &Path, pool: &str, count: usize, more: &[&str]) -> Self {
         let admin = server.admin().await;
         let stop = CancellationToken::new();
         let mut nodes = Self {
             names: Vec::new(),
             data: Vec::new(),
             sockets: Vec::new(),
+            identities: Vec::new(),
+            stops: Vec::new(),
+            admin: admin.clone(),
             tasks: TaskTracker::new(),
             controller: Supervisor::new(stop.clone()),
             stop,
         };
-        agents::controller(server, &[], &nodes.controller).await;
+        agents::controller(server, more, &nodes.controller).await;
         for i in 0..count {
             let name = name(i);
             let (data, socket) = (dir.join(&name), dir.join(format!("{name}.sock")));
-            let flags = ["--socket", socket.to_str().unwrap(), "--listen", "127.0.0.1:0"];
+            let own = ["--socket", socket.to_str().unwrap(), "--listen", "127.0.0.1:0"];
+            let flags = [&own[..], more].concat();
             let identity = Identity::new(&admin, &name).await;
             let config = agents::config(&name, &data, &flags);
             let client = agents::clients(identity.config(server)).await;
-            let stop = nodes.stop.clone();
+            let stop = nodes.stop.child_token();
+            nodes.stops.push(stop.clone());
             nodes
                 .tasks
                 .spawn(async move { daemon::run(config, client, stop).await.unwrap() });
+            nodes.identities.push(identity);
             nodes.names.push(name);
             nodes.data.push(data);
             nodes.sockets.push(socket);
@@ -78,6 +89,18 @@ impl Nodes {
             .await;
         }
         nodes
+    }
+
+    /// Ends the agent of the node `i`. The folder with the leases stays.
+    pub async fn stop_agent(&self, i: usize) {
+        self.stops[i].cancel();
+        let socket = &self.sockets[i];
+        until("the agent has ended", async || !socket.exists()).await;
+    }
+
+    /// Deletes the Node `i` and its agent's pod.
+    pub async fn delete(&self, i: usize) {
+        self.identities[i].leave(&self.admin).await;
     }
 
     /// Ends the agents.

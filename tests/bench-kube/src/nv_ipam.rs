@@ -164,6 +164,7 @@ impl NvIpam {
                     .to_string(),
                 agent: None,
                 node: None,
+                netns: None,
             }
             };
             let succeeds = |verb| at_once(&[call(verb)]).answers[0].succeeded;

@@ -113,6 +113,7 @@ impl Side {
             conf: self.confs[turn % self.confs.len()].to_string(),
             agent: None,
             node: None,
+            netns: None,
         }
     }
 }

@@ -36,6 +36,7 @@ impl Fake {
         Answer {
             time: Duration::ZERO,
             succeeded,
+            ended: true,
             stdout: if succeeded {
                 r#"{"ips":[{"address":"10.0.0.7/22"}]}"#.to_owned()
             } else {

@@ -56,7 +56,7 @@ async fn main() {
     let gauges = Gauges::new(&server).await;
     let dir = tempfile::tempdir_in("/var/tmp").unwrap();
     nodes::pool(&server, POOL, SUBNET, BLOCK).await;
-    let nodes = Nodes::start(&server, dir.path(), POOL, count).await;
+    let nodes = Nodes::start(&server, dir.path(), POOL, count, &[]).await;
     let pods = Pods::new(&plugin, &nodes);
     let mut bands = Vec::new();
     let mut from = 0;

@@ -59,6 +59,7 @@ impl<'n> Pods<'n> {
             .to_string(),
             agent: Some(self.nodes.sockets[node].clone()),
             node: None,
+            netns: None,
         })
     }
 

@@ -109,6 +109,7 @@ impl Fleet<'_> {
                 .to_string(),
                 agent: None,
                 node: None,
+                netns: None,
             })
             .collect();
         let given = tokio::task::spawn_blocking(move || {

@@ -20,16 +20,13 @@
     reason = "a measurement that cannot be made ends with what went wrong, and its result goes to stdout"
 )]
 
-mod ours;
-mod peer;
 mod pods;
 mod report;
 
 use apiserver::Server;
+use bench_kube::sides::ours::Ours;
+use bench_kube::sides::peer::Peer;
 use bench_kube::whereabouts;
-use bench_kube::witness::{Assignment, Difference};
-use ours::Ours;
-use peer::Peer;
 use pods::measure;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -53,45 +50,6 @@ impl Scale {
     }
 }
 
-/// An address that a pod got.
-#[derive(Clone, Debug)]
-pub(crate) struct Given {
-    /// The index of the pod's node.
-    pub(crate) node: usize,
-    pub(crate) assignment: Assignment,
-}
-
-/// The records of one place, compared with the results.
-#[derive(Clone, Debug)]
-pub(crate) struct Witness {
-    pub(crate) name: &'static str,
-    pub(crate) difference: Difference,
-}
-
-/// A plugin with its nodes.
-pub(crate) trait Side: Sync {
-    /// Its name in the report.
-    fn title(&self) -> &'static str;
-
-    /// The user name of its requests in the audit log.
-    fn user(&self) -> String;
-
-    /// The number of addresses that it may allocate.
-    fn addresses(&self) -> u32;
-
-    /// The call `verb` for the `sandbox` of `pod` on a node.
-    fn call(&self, verb: &'static str, node: usize, pod: &str, sandbox: &str) -> bench_kube::call::Call;
-
-    /// Compares all records of this side with `given`.
-    async fn witnesses(&self, given: &[Given]) -> Vec<Witness>;
-}
-
-/// The configuration of a network whose IPAM plugin has this section.
-pub(crate) fn conf(ipam: &serde_json::Value) -> String {
-    serde_json::json!({ "cniVersion": "1.0.0", "name": peer::NETWORK, "type": "macvlan", "ipam": ipam })
-        .to_string()
-}
-
 #[tokio::main]
 async fn main() {
     const USAGE: &str = "bench-thousand RDMA-IPAM WHEREABOUTS WHEREABOUTS-CRDS [PODS [NODES [LIMIT]]]";
@@ -113,12 +71,12 @@ async fn main() {
     };
     let server = Server::installed().await;
     let dir = tempfile::tempdir_in("/var/tmp").unwrap();
-    let ours = Ours::start(&server, dir.path(), &plugin, scale).await;
+    let ours = Ours::start(&server, dir.path(), &plugin, (scale.nodes, scale.pods), &[]).await;
     let mut outcomes = vec![measure(&server, &ours, scale).await];
     let defaults = whereabouts::install(&server, &definitions).await;
     for side in [
-        Peer::plain(&server, &peer, &defaults, scale).await,
-        Peer::with_slices(&server, &peer, &defaults, scale).await,
+        Peer::plain(&server, &peer, &defaults, scale.pods).await,
+        Peer::with_slices(&server, &peer, &defaults, (scale.nodes, scale.each())).await,
     ] {
         outcomes.push(measure(&server, &side, scale).await);
     }

@@ -2,9 +2,10 @@
 //! The numbers as Markdown: a row for each measurement, a column for each side.
 
 use crate::pods::Outcome;
-use crate::{AT_ONCE, Scale, Witness};
+use crate::{AT_ONCE, Scale};
 use bench::machine::describe;
 use bench::table::Table;
+use bench_kube::sides::Witness;
 use bench_kube::witness::{Assignment, duplicates};
 use std::collections::BTreeMap;
 use std::fmt::Write;

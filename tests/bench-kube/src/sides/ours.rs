@@ -1,54 +1,105 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `rdma-ipam` with a pool, agents and a controller.
 
-use crate::{Given, Scale, Side, Witness, conf};
+use super::{Given, Sandbox, Side, Witness, conf};
+use crate::call::Call;
+use crate::exact::Exact;
+use crate::nodes::Nodes;
+use crate::witness::{Assignment, Difference, compare, uncovered};
 use api::{IpAddress, IpBlock, IpPool};
 use apiserver::identity::{ACCOUNT, NAMESPACE};
 use apiserver::{Server, objects};
-use bench_kube::call::Call;
-use bench_kube::exact::Exact;
-use bench_kube::nodes::Nodes;
-use bench_kube::witness::{Assignment, Difference, compare, uncovered};
-use kube::api::ListParams;
+use ipnetwork::IpNetwork;
 use kube::{Api, Client};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 /// The pool of all nodes.
-const POOL: &str = "thousand";
+const POOL: &str = "bench";
 
 /// The plugin with its nodes.
-pub(crate) struct Ours {
+pub struct Ours {
     plugin: PathBuf,
     nodes: Nodes,
     admin: Client,
+    range: Exact,
     addresses: u32,
+    /// The nodes whose Node object is deleted.
+    deleted: Mutex<BTreeSet<usize>>,
 }
 
 impl Ours {
-    /// Creates a pool with an address for each pod, and starts the agents. Other settings of the pool are the defaults,
-    /// except the size of the blocks with fewer than 64 pods on a node.
-    pub(crate) async fn start(server: &Server, dir: &Path, plugin: &Path, scale: Scale) -> Self {
+    /// Creates a pool with so many addresses, and starts the agents of the nodes. Other settings of the pool are the
+    /// defaults, except the size of the blocks if there are fewer than 64 addresses per node. `more`: additional flags of
+    /// the agents and of the controller.
+    pub async fn start(
+        server: &Server,
+        dir: &Path,
+        plugin: &Path,
+        (nodes, addresses): (u32, u32),
+        more: &[&str],
+    ) -> Self {
         let admin = server.admin().await;
-        let exact = Exact::new(Ipv4Addr::new(10, 61, 0, 0), scale.pods);
+        let exact = Exact::new(Ipv4Addr::new(10, 61, 0, 0), addresses);
         let exclude: Vec<String> = exact.excluded().into_iter().collect();
         let spec = json!({
             "ranges": [{ "subnet": exact.subnet.to_string(), "gateway": "none", "exclude": exclude }],
-            "blockSize": { "v4": 1 << scale.each().ilog2().min(6) },
+            "blockSize": { "v4": 1 << addresses.div_ceil(nodes).ilog2().min(6) },
         });
         let pools: Api<IpPool> = Api::all(admin.clone());
         objects::create(&pools, objects::pool(POOL, &spec)).await;
         Self {
             plugin: plugin.to_owned(),
-            nodes: Nodes::start(server, dir, POOL, usize::try_from(scale.nodes).unwrap()).await,
+            nodes: Nodes::start(server, dir, POOL, usize::try_from(nodes).unwrap(), more).await,
             admin,
-            addresses: scale.pods,
+            range: exact,
+            addresses,
+            deleted: Mutex::default(),
         }
     }
 
+    /// Ends the agent of a node.
+    pub async fn stop(&self, node: usize) {
+        self.nodes.stop_agent(node).await;
+    }
+
+    /// Deletes a Node whose agent has ended.
+    pub async fn delete(&self, node: usize) {
+        self.nodes.delete(node).await;
+        self.deleted.lock().unwrap().insert(node);
+    }
+
+    /// The addresses with a lease or an `IPAddress`. All addresses in the blocks of a deleted Node count instead of its
+    /// leases, because no other node allocates any of them.
+    pub async fn recorded(&self) -> BTreeSet<IpAddr> {
+        let (blocks, addresses) = self.objects().await;
+        let mut recorded: BTreeSet<IpAddr> = addresses
+            .iter()
+            .map(|object| object.spec.address.parse().unwrap())
+            .collect();
+        let deleted = self.deleted.lock().unwrap().clone();
+        for (i, data) in self.nodes.data.iter().enumerate() {
+            if deleted.contains(&i) {
+                let owned = blocks
+                    .iter()
+                    .filter(|block| block.spec.owner.node == self.nodes.names[i]);
+                let cidrs = owned.map(|block| block.spec.cidr.parse::<IpNetwork>().unwrap());
+                let usable = |address: &IpAddr| {
+                    (IpAddr::from(self.range.first())..=self.range.last.into()).contains(address)
+                };
+                recorded.extend(cidrs.flat_map(|cidr| cidr.iter()).filter(usable));
+            } else {
+                recorded.extend(leases(data).into_iter().map(|lease| lease.address));
+            }
+        }
+        recorded
+    }
+
     /// Ends the agents.
-    pub(crate) async fn end(self) {
+    pub async fn end(self) {
         self.nodes.end().await;
     }
 
@@ -59,11 +110,7 @@ impl Ours {
 
     async fn objects(&self) -> (Vec<IpBlock>, Vec<IpAddress>) {
         let (blocks, addresses) = (Api::all(self.admin.clone()), Api::all(self.admin.clone()));
-        let all = ListParams::default();
-        (
-            blocks.list(&all).await.unwrap().items,
-            addresses.list(&all).await.unwrap().items,
-        )
+        (super::list(blocks).await, super::list(addresses).await)
     }
 }
 
@@ -80,15 +127,18 @@ impl Side for Ours {
         self.addresses
     }
 
-    fn call(&self, verb: &'static str, node: usize, pod: &str, sandbox: &str) -> Call {
+    fn call(&self, verb: &'static str, sandbox: Sandbox<'_>) -> Call {
         Call {
             program: self.plugin.clone(),
             verb,
-            id: sandbox.to_owned(),
-            pod: pod.to_owned(),
-            conf: conf(&json!({ "type": "rdma-ipam", "pool": POOL, "dataDir": self.nodes.data[node] })),
-            agent: Some(self.nodes.sockets[node].clone()),
+            id: sandbox.id.to_owned(),
+            pod: sandbox.pod.to_owned(),
+            conf: conf(
+                &json!({ "type": "rdma-ipam", "pool": POOL, "dataDir": self.nodes.data[sandbox.node] }),
+            ),
+            agent: Some(self.nodes.sockets[sandbox.node].clone()),
             node: None,
+            netns: None,
         }
     }
 

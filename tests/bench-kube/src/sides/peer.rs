@@ -1,29 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //! whereabouts, with one range for all nodes, or with a slice for each node.
 
-use crate::{Given, Scale, Side, Witness, conf};
+use super::{Given, NETWORK, Sandbox, Side, Witness, conf};
+use crate::call::Call;
+use crate::exact::{Exact, Slices};
+use crate::whereabouts::ACCOUNT;
+use crate::witness::{Assignment, compare};
+use crate::{account, nodes};
 use apiserver::Server;
-use bench_kube::call::Call;
-use bench_kube::exact::{Exact, Slices};
-use bench_kube::whereabouts::ACCOUNT;
-use bench_kube::witness::{Assignment, compare};
-use bench_kube::{account, nodes};
 use ipnetwork::Ipv4Network;
-use kube::api::{DynamicObject, ListParams};
+use kube::api::DynamicObject;
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
-
-/// The name of the network, which is also that of its `NodeSlicePool`.
-pub(crate) const NETWORK: &str = "thousand";
 
 /// The namespace of the objects of whereabouts.
 const NAMESPACE: &str = "kube-system";
 
 /// The plugin with its range.
-pub(crate) struct Peer {
+pub struct Peer {
     title: &'static str,
     plugin: PathBuf,
     ipam: Value,
@@ -34,9 +32,9 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// One range with an address for each pod.
-    pub(crate) async fn plain(server: &Server, plugin: &Path, defaults: &Path, scale: Scale) -> Self {
-        let exact = Exact::new(Ipv4Addr::new(10, 62, 0, 0), scale.pods);
+    /// One range with so many addresses.
+    pub async fn plain(server: &Server, plugin: &Path, defaults: &Path, addresses: u32) -> Self {
+        let exact = Exact::new(Ipv4Addr::new(10, 62, 0, 0), addresses);
         Self {
             title: "whereabouts v0.9.4",
             plugin: plugin.to_owned(),
@@ -45,14 +43,20 @@ impl Peer {
                 "range_end": exact.last, "configuration_path": defaults,
             }),
             subnet: exact.subnet,
-            addresses: scale.pods,
+            addresses,
             admin: server.admin().await,
         }
     }
 
-    /// A slice for each node. Slices are equal subnets, so they have more addresses than there are pods.
-    pub(crate) async fn with_slices(server: &Server, plugin: &Path, defaults: &Path, scale: Scale) -> Self {
-        let slices = Slices::new(Ipv4Addr::new(10, 63, 0, 0), scale.nodes, scale.each());
+    /// A slice for each of so many nodes, with room for so many pods. Slices are equal subnets, so they have more
+    /// addresses than there are pods.
+    pub async fn with_slices(
+        server: &Server,
+        plugin: &Path,
+        defaults: &Path,
+        (nodes, pods): (u32, u32),
+    ) -> Self {
+        let slices = Slices::new(Ipv4Addr::new(10, 63, 0, 0), nodes, pods);
         let length = format!("/{}", slices.nodes[0].prefix());
         let peer = Self {
             title: "whereabouts v0.9.4, node slices",
@@ -87,7 +91,17 @@ impl Peer {
         let kind = GroupVersionKind::gvk("whereabouts.cni.cncf.io", "v1alpha1", kind);
         let resource = ApiResource::from_gvk_with_plural(&kind, plural);
         let api: Api<DynamicObject> = Api::namespaced_with(self.admin.clone(), NAMESPACE, &resource);
-        api.list(&ListParams::default()).await.unwrap().items
+        super::list(api).await
+    }
+
+    /// The addresses with an allocation or a reservation.
+    pub async fn recorded(&self) -> BTreeSet<IpAddr> {
+        let records = self
+            .allocations()
+            .await
+            .into_iter()
+            .chain(self.reservations().await);
+        records.map(|record| record.address).collect()
     }
 
     /// The allocations in the pools of this side.
@@ -126,15 +140,16 @@ impl Side for Peer {
         self.addresses
     }
 
-    fn call(&self, verb: &'static str, node: usize, pod: &str, sandbox: &str) -> Call {
+    fn call(&self, verb: &'static str, sandbox: Sandbox<'_>) -> Call {
         Call {
             program: self.plugin.clone(),
             verb,
-            id: sandbox.to_owned(),
-            pod: pod.to_owned(),
+            id: sandbox.id.to_owned(),
+            pod: sandbox.pod.to_owned(),
             conf: conf(&self.ipam),
             agent: None,
-            node: Some(nodes::name(node)),
+            node: Some(nodes::name(sandbox.node)),
+            netns: None,
         }
     }
 

@@ -3,7 +3,8 @@
 //! way of an address from a deleted pod to the next one.
 
 use crate::cluster::{Cluster, timed};
-use crate::witnesses::{Pod, agree, nothing_left, pods, stores};
+use crate::operate::has_code;
+use crate::witnesses::{Pod, agree, no_duplicate, nothing_left, pods, stores};
 use crate::workload::{deployment, network, remove, stateful_set, trainers};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -56,6 +57,18 @@ pub(crate) fn remove_databases(cluster: &Cluster) {
     remove_pool(cluster, "databases");
 }
 
+/// Waits until a pod of the `StatefulSet` is ready.
+fn ready_in_set(cluster: &Cluster, name: &str) -> Pod {
+    cluster.until(&format!("pod {name} is ready"), || {
+        let ready = pods(cluster, "db");
+        ready
+            .iter()
+            .find(|pod| pod.name == name)
+            .cloned()
+            .ok_or_else(|| format!("{ready:?}"))
+    })
+}
+
 /// Waits until the pod runs on another node than `before`, and checks that it has the same address.
 fn same_address_elsewhere(cluster: &Cluster, before: &Pod) {
     let after = cluster.until(&format!("{} is ready on another node", before.name), || {
@@ -96,6 +109,28 @@ fn a_sticky_address_follows_its_pod_from_a_node_without_power() {
     same_address_elsewhere(&cluster, &pod);
     cluster.power_on(&pod.node);
     cluster.rolled_out("default", "statefulset/db");
+    agree(&cluster, 2);
+    remove_databases(&cluster);
+}
+
+/// The last guard: the person who deletes a pod by force is wrong, because only the kubelet of its node hangs.
+#[test]
+fn a_sticky_address_does_not_pass_while_its_old_pod_answers() {
+    let cluster = Cluster::lock();
+    let old = databases(&cluster).remove(0);
+    let kubelet = cluster.at(&old.node, &["pidof", "kubelet"]);
+    cluster.at(&old.node, &["kill", "-STOP", &kubelet]);
+    cluster.kubectl(&format!(
+        "wait node/{} --for=condition=Ready=Unknown --timeout=15m",
+        old.node
+    ));
+    cluster.kubectl(&format!("delete pod {} --force --grace-period=0", old.name));
+    has_code(&cluster, &old.name, 105);
+    no_duplicate(&cluster);
+
+    cluster.at(&old.node, &["kill", "-9", &kubelet]);
+    let new = ready_in_set(&cluster, &old.name);
+    assert_eq!(new.address, old.address, "{old:?} has become {new:?}");
     agree(&cluster, 2);
     remove_databases(&cluster);
 }

@@ -130,11 +130,19 @@ impl Site {
     /// The blocks of a pool.
     pub async fn blocks(&self, pool: &str) -> Vec<IpBlock> {
         let all: Api<IpBlock> = Api::all(self.admin.clone());
-        let blocks = all.list(&ListParams::default()).await.unwrap().items;
+        let mut blocks = Vec::new();
+        // An API server that has just started answers 429 until its cache of the blocks is filled.
+        until("the API server lists the blocks", async || {
+            let listed = all.list(&ListParams::default()).await;
+            let too_early = matches!(&listed, Err(kube::Error::Api(status)) if status.code == 429);
+            if !too_early {
+                blocks = listed.unwrap().items;
+            }
+            !too_early
+        })
+        .await;
+        blocks.retain(|block| block.spec.pool == pool);
         blocks
-            .into_iter()
-            .filter(|block| block.spec.pool == pool)
-            .collect()
     }
 
     /// Creates `count` blocks of 16 addresses, starting at `first`, for nodes without an agent. A block that exists

@@ -3,8 +3,13 @@
 
 use crate::cluster::{Cluster, NODES};
 use crate::kills::kill;
-use crate::witnesses::{agree, pods};
-use crate::workload::{one_on_each, ping, ready, remove, remove_trainers, single, start, trainers};
+use crate::witnesses::{agree, nothing_left, pods};
+use crate::workload::{
+    deployment, one_on_each, ping, ready, remove, remove_trainers, single, start, trainers,
+};
+
+/// The pods that start when a node is reset. Each takes some 20 MB of the VM's memory: containerd's shim, and two processes.
+const CROWD: usize = 50;
 
 /// Waits until a pod of the node has an address, then kills kubelet and containerd. The pod has no container yet.
 const KILL_AFTER_ADD: &str = r#"
@@ -73,4 +78,27 @@ fn a_node_without_power_comes_back_without_a_duplicate_and_without_a_leak() {
     ping(&cluster, here, there);
     remove(&cluster, "pod/late");
     remove_trainers(&cluster);
+}
+
+#[test]
+fn a_node_that_is_reset_while_fifty_pods_start_leaves_no_duplicate_and_no_leak() {
+    let cluster = Cluster::lock();
+    cluster.apply(&[deployment("crowd", "ib-ipoib", CROWD, None)]);
+    cluster.until("pods start on the node", || {
+        let ready = pods(&cluster, "crowd");
+        let there = ready.iter().filter(|pod| pod.node == "node-2").count();
+        if there > 2 {
+            Ok(())
+        } else {
+            Err(format!("{there} of {ready:?}"))
+        }
+    });
+    let ready = pods(&cluster, "crowd").len();
+    cluster.power_off("node-2");
+    cluster.power_on("node-2");
+    println!("did: reset of a node with {ready} of {CROWD} pods ready");
+    cluster.rolled_out("default", "deployment/crowd");
+    agree(&cluster, CROWD);
+    remove(&cluster, "deployment/crowd");
+    nothing_left(&cluster);
 }

@@ -12,7 +12,7 @@ BIN := $(CARGO_TARGET_DIR)/$(TARGET)/release
 PREFIX ?= /opt/cni/bin
 BINDIR ?= /usr/local/bin
 
-.PHONY: help demo test bench bench-kube bench-multus chaos bench-scale bench-last bench-thousand bench-faults build aarch64 lint image install rdmanet setup clean
+.PHONY: help demo test bench bench-kube bench-multus chaos chaos-cluster bench-scale bench-last bench-thousand bench-faults build aarch64 lint image install rdmanet setup clean
 
 help: ## Lists the commands
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -51,6 +51,9 @@ bench-faults: build ## Counts what leaks under the same faults with rdma-ipam an
 chaos: setup ## Tests agents and plugins on a real API server under many faults (RDMANET_CHAOS_OPERATIONS, _SEED, _MACHINES)
 	@cargo build --quiet -p agent -p controller -p ipam
 	@cargo test --quiet -p agents --test chaos -- --nocapture
+
+chaos-cluster: setup ## Tests a cluster with kubelets and containerd under every fault, then chaos for ten minutes (root; MINUTES=N, SEED=N)
+	@RDMANET_CHAOS_MINUTES=$(or $(MINUTES),10) $(if $(SEED),RDMANET_CHAOS_SEED=$(SEED)) tests/all node_faults
 
 build: setup ## Builds both plugins as static binaries
 	@cargo build --release --target $(TARGET) -p cni-ipoib -p ipam

@@ -12,7 +12,7 @@ BIN := $(CARGO_TARGET_DIR)/$(TARGET)/release
 PREFIX ?= /opt/cni/bin
 BINDIR ?= /usr/local/bin
 
-.PHONY: help demo test bench bench-kube bench-multus chaos chaos-cluster bench-scale bench-last bench-thousand bench-faults build aarch64 lint image install rdmanet setup clean
+.PHONY: help demo test bench bench-kube bench-multus chaos chaos-cluster bench-scale bench-last bench-thousand bench-faults bench-chaos build aarch64 lint image install rdmanet setup clean
 
 help: ## Lists the commands
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -54,6 +54,11 @@ chaos: setup ## Tests agents and plugins on a real API server under many faults 
 
 chaos-cluster: setup ## Tests a cluster with kubelets and containerd under every fault, then chaos for ten minutes (root; MINUTES=N, SEED=N)
 	@RDMANET_CHAOS_MINUTES=$(or $(MINUTES),10) $(if $(SEED),RDMANET_CHAOS_SEED=$(SEED)) tests/all node_faults
+
+bench-chaos: setup ## Gives whereabouts and rdmanet the same ten minutes of chaos on one cluster, and prints what each leaves (root; MINUTES=N, SEED=N)
+	@cargo build --quiet -p cli
+	@RDMANET_CHAOS_MINUTES=$(or $(MINUTES),10) $(if $(SEED),RDMANET_CHAOS_SEED=$(SEED)) \
+	  cargo test --quiet -p node --test node -- --nocapture beside_whereabouts
 
 build: setup ## Builds both plugins as static binaries
 	@cargo build --release --target $(TARGET) -p cni-ipoib -p ipam

@@ -5,19 +5,22 @@
 //!
 //! An operation does not wait until the effects of the earlier one are over. Both nodes run whenever an operation begins.
 
-use crate::cluster::{Cluster, NODES};
+use crate::cluster::{Cluster, NODES, timed};
 use crate::kills::kill;
+use crate::peers;
 use crate::pools::{databases, remove_databases};
 use crate::returns::{back, delete_node};
 use crate::witnesses::{agree, no_duplicate, nothing_left};
 use crate::workload::{deployment, remove, single};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// The most pods of the Deployment. The `StatefulSet` has two more, and each node may have a static pod.
 const MOST: usize = 10;
 /// The pods of the Deployment in the end.
 const END: usize = 4;
+/// The Deployment with addresses of whereabouts.
+const PEER: &str = "peer";
 
 #[allow(
     clippy::disallowed_methods,
@@ -34,6 +37,8 @@ struct Chaos<'a> {
     cluster: &'a Cluster,
     random: fastrand::Rng,
     done: BTreeMap<&'static str, u32>,
+    /// The addresses that two pods of whereabouts had, if it runs too.
+    duplicates: Option<BTreeSet<String>>,
 }
 
 type Operation = (&'static str, fn(&mut Chaos));
@@ -63,21 +68,37 @@ impl Chaos<'_> {
         NODES[self.random.usize(..NODES.len())]
     }
 
-    fn scale(&mut self) {
-        let replicas = self.random.usize(..=MOST);
-        self.cluster
-            .kubectl(&format!("scale deployment/chaos --replicas={replicas}"));
+    /// The Deployments: ours, and the one with addresses of whereabouts if it runs too.
+    fn deployments(&self) -> &'static [&'static str] {
+        if self.duplicates.is_some() {
+            &["chaos", PEER]
+        } else {
+            &["chaos"]
+        }
     }
 
-    /// Deletes a pod of the Deployment or of the `StatefulSet`.
+    fn scale_to(&self, replicas: usize) {
+        for name in self.deployments() {
+            self.cluster
+                .kubectl(&format!("scale deployment/{name} --replicas={replicas}"));
+        }
+    }
+
+    fn scale(&mut self) {
+        let replicas = self.random.usize(..=MOST);
+        self.scale_to(replicas);
+    }
+
+    /// Deletes a pod of the Deployment or of the `StatefulSet`, and one of whereabouts if it runs too.
     fn delete_one(&mut self, options: &[&str]) {
-        let names = self.cluster.kubectl("get pods -l app -o name");
-        let names: Vec<&str> = names.lines().collect();
-        let Some(name) = self.random.choice(names) else {
-            return;
-        };
-        let words = [&["delete", name, "--ignore-not-found", "--wait=false"], options].concat();
-        self.cluster.try_kubectl(&words).unwrap();
+        for selector in [format!("app,app!={PEER}"), format!("app={PEER}")] {
+            let names = self.cluster.kubectl(&format!("get pods -l {selector} -o name"));
+            let names: Vec<&str> = names.lines().collect();
+            if let Some(name) = self.random.choice(names) {
+                let words = [&["delete", name, "--ignore-not-found", "--wait=false"], options].concat();
+                self.cluster.try_kubectl(&words).unwrap();
+            }
+        }
     }
 
     fn delete(&mut self) {
@@ -110,6 +131,10 @@ impl Chaos<'_> {
         self.cluster.kubectl(
             "-n rdmanet-system rollout restart daemonset/rdmanet-agent deployment/rdmanet-controller",
         );
+        if self.duplicates.is_some() {
+            self.cluster
+                .kubectl("-n kube-system rollout restart daemonset/whereabouts");
+        }
     }
 
     /// Begins to evict the pods of a node, and admits pods again after 20 s at most.
@@ -144,6 +169,9 @@ impl Chaos<'_> {
             operation(self);
             *self.done.entry(name).or_default() += 1;
             no_duplicate(self.cluster);
+            if let Some(seen) = &mut self.duplicates {
+                seen.extend(peers::duplicates(self.cluster));
+            }
             std::thread::sleep(Duration::from_secs(self.random.u64(..10)));
         }
     }
@@ -156,8 +184,7 @@ impl Chaos<'_> {
             self.cluster
                 .at(node, &["rm", "-f", "/var/machine/pods/chaos.json"]);
         }
-        self.cluster
-            .kubectl(&format!("scale deployment/chaos --replicas={END}"));
+        self.scale_to(END);
         for (namespace, name) in [
             ("kube-system", "daemonset/kube-multus-ds"),
             ("rdmanet-system", "daemonset/rdmanet-agent"),
@@ -170,24 +197,47 @@ impl Chaos<'_> {
     }
 }
 
-#[test]
-fn chaos_ends_without_a_duplicate_and_without_a_leak() {
+/// Chaos, beside whereabouts if `beside`.
+fn chaos(beside: bool) {
     let seed = number("RDMANET_CHAOS_SEED", fastrand::u64(..));
     let minutes = number("RDMANET_CHAOS_MINUTES", 2);
     println!("did: chaos with seed {seed} for {minutes} minutes");
     let cluster = Cluster::lock();
     databases(&cluster);
     cluster.apply(&[deployment("chaos", "ib-ipoib", END, None)]);
+    if beside {
+        peers::install(&cluster);
+        cluster.apply(&[deployment(PEER, peers::NETWORK, END, None)]);
+    }
     let mut chaos = Chaos {
         cluster: &cluster,
         random: fastrand::Rng::with_seed(seed),
         done: BTreeMap::new(),
+        duplicates: beside.then(BTreeSet::new),
     };
     chaos.run(Instant::now() + Duration::from_secs(minutes * 60));
     println!("did: {:?}", chaos.done);
     chaos.end();
-    agree(&cluster, END + 2);
+    timed("all records of the living pods", || agree(&cluster, END + 2));
+    if let Some(seen) = &chaos.duplicates {
+        println!("did: whereabouts gave two pods at once each of {seen:?}");
+        peers::end(&cluster, PEER);
+        remove(&cluster, &format!("deployment/{PEER}"));
+    }
     remove(&cluster, "deployment/chaos");
     remove_databases(&cluster);
-    nothing_left(&cluster);
+    timed("the end of all records", || nothing_left(&cluster));
+    if beside {
+        peers::left(&cluster);
+    }
+}
+
+#[test]
+fn chaos_ends_without_a_duplicate_and_without_a_leak() {
+    chaos(false);
+}
+
+#[test]
+fn chaos_beside_whereabouts_ends_without_a_duplicate_and_without_a_leak_of_rdmanet() {
+    chaos(true);
 }

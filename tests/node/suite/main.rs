@@ -28,6 +28,7 @@ mod kills;
 mod lost_del;
 mod operate;
 mod partitions;
+mod peers;
 mod pools;
 mod returns;
 mod seeds;

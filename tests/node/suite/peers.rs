@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+//! whereabouts with macvlan, installed from its own manifests beside rdmanet.
+//!
+//! Invariant: nothing here fails because of what whereabouts does. The results are printed.
+
+use crate::cluster::{Cluster, NODES, repository, run};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// The networks annotation of a pod.
+pub(crate) const NETWORK: &str = "whereabouts@peer0";
+/// The pods' interface.
+const INTERFACE: &str = "peer0";
+/// The first three bytes of every address.
+const PREFIX: &str = "10.99.0";
+/// The programs that its image has, and macvlan.
+const PROGRAMS: [&str; 4] = ["whereabouts", "ip-control-loop", "ip-reconciler", "macvlan"];
+/// The scripts that its image has.
+const SCRIPTS: [&str; 3] = ["install-cni.sh", "lib.sh", "token-watcher.sh"];
+/// The definitions and manifests in `doc/crds` of its module.
+const DEFINITIONS: [&str; 3] = [
+    "whereabouts.cni.cncf.io_ippools.yaml",
+    "whereabouts.cni.cncf.io_nodeslicepools.yaml",
+    "whereabouts.cni.cncf.io_overlappingrangeipreservations.yaml",
+];
+const MANIFESTS: [&str; 2] = ["daemonset-install.yaml", "reconciler-deployment.yaml"];
+/// Where a node sees the programs and scripts.
+const FOLDER: &str = "/node/kube/whereabouts";
+
+/// The folder of the pinned module.
+fn module() -> PathBuf {
+    let module = "github.com/k8snetworkplumbingwg/whereabouts";
+    let folder = repository().join("tests/go/whereabouts");
+    let folder = folder.to_str().unwrap();
+    PathBuf::from(run(
+        Command::new("go").args(["-C", folder, "list", "-m", "-f", "{{.Dir}}", module])
+    ))
+}
+
+/// Lets a pod template use the image of the other pods in place of whereabouts' own. That image has a shell; programs and
+/// scripts come from the node. The limit of a tenth of a processor is removed, because the processor is emulated.
+fn adapt(template: &mut Value) {
+    let files = PROGRAMS.iter().chain(&SCRIPTS);
+    let mounts = files
+        .map(|name| json!({"name": "files", "mountPath": format!("/{name}"), "subPath": name}))
+        .collect::<Vec<_>>();
+    let spec = &mut template["spec"];
+    if spec["volumes"].is_null() {
+        spec["volumes"] = json!([]);
+    }
+    let volumes = spec["volumes"].as_array_mut().unwrap();
+    volumes.push(json!({"name": "files", "hostPath": {"path": FOLDER}}));
+    let container = &mut spec["containers"][0];
+    container["image"] = "localhost/rdma:1".into();
+    container["imagePullPolicy"] = "Never".into();
+    if container["command"][0] == "/bin/sh" {
+        // Its scripts call `source`, which the shell of Debian does not have.
+        container["command"][0] = "/bin/bash".into();
+    }
+    container.as_object_mut().unwrap().remove("resources");
+    container["volumeMounts"].as_array_mut().unwrap().extend(mounts);
+}
+
+/// Installs whereabouts and a network of it on both nodes.
+pub(crate) fn install(cluster: &Cluster) {
+    let folder = cluster.shared().join("whereabouts");
+    std::fs::create_dir_all(&folder).unwrap();
+    let programs = run(Command::new(repository().join("tests/go/build")).args(PROGRAMS));
+    let module = module();
+    let files = PROGRAMS.map(|name| PathBuf::from(&programs).join(name));
+    let scripts = SCRIPTS.map(|name| module.join("script").join(name));
+    for file in files.iter().chain(&scripts) {
+        run(Command::new("install").args(["-m", "0755"]).args([file, &folder]));
+    }
+    let manifests = module.join("doc/crds");
+    for file in DEFINITIONS {
+        cluster.kubectl(&format!("apply -f {}", manifests.join(file).display()));
+    }
+    for file in MANIFESTS {
+        let file = manifests.join(file);
+        let objects = cluster.kubectl(&format!("create --dry-run=client -o json -f {}", file.display()));
+        let objects = serde_json::Deserializer::from_str(&objects).into_iter::<Value>();
+        let mut objects: Vec<Value> = objects.map(Result::unwrap).collect();
+        for template in objects
+            .iter_mut()
+            .filter_map(|object| object.pointer_mut("/spec/template"))
+        {
+            adapt(template);
+        }
+        cluster.apply(&objects);
+    }
+    let config = json!({
+        "cniVersion": "1.0.0", "name": "whereabouts", "type": "macvlan", "master": "host0", "mode": "bridge",
+        "ipam": {"type": "whereabouts", "range": format!("{PREFIX}.0/24")},
+    });
+    cluster.apply(&[json!({
+        "apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition",
+        "metadata": {"name": "whereabouts", "namespace": "default"}, "spec": {"config": config.to_string()},
+    })]);
+    for node in NODES {
+        cluster.at(node, &["cp", &format!("{FOLDER}/macvlan"), "/opt/cni/bin/"]);
+    }
+    cluster.rolled_out("kube-system", "daemonset/whereabouts");
+    cluster.rolled_out("kube-system", "deployment/whereabouts-reconciler");
+}
+
+/// The addresses on the links of all pods, with repetitions.
+fn on_links(cluster: &Cluster) -> Result<Vec<String>, String> {
+    let script = format!(
+        "for netns in /run/netns/*; do [ -e $netns ] || continue; \
+        ip -n ${{netns##*/}} -4 -o addr show dev {INTERFACE} 2>/dev/null | sed -E 's/.* inet ([0-9.]+).*/\\1/'; done; true"
+    );
+    let mut all = Vec::new();
+    for node in NODES {
+        let lines = cluster.try_at(node, &["sh", "-c", &script])?;
+        all.extend(lines.lines().filter(|line| !line.is_empty()).map(str::to_owned));
+    }
+    Ok(all)
+}
+
+fn repeated(addresses: Vec<String>) -> BTreeSet<String> {
+    let mut seen = BTreeSet::new();
+    let is_new = |address: &String| seen.insert(address.clone());
+    let (_, again): (Vec<_>, Vec<_>) = addresses.into_iter().partition(is_new);
+    again.into_iter().collect()
+}
+
+/// The addresses that two links have in both of two looks. The nodes are read one after the other, so one look proves nothing.
+pub(crate) fn duplicates(cluster: &Cluster) -> BTreeSet<String> {
+    let look = || {
+        cluster.until("the links of all pods are read", || {
+            on_links(cluster).map(repeated)
+        })
+    };
+    let first = look();
+    if first.is_empty() {
+        return first;
+    }
+    look().intersection(&first).cloned().collect()
+}
+
+/// The addresses that whereabouts' pools record, each with its pod.
+fn recorded(cluster: &Cluster) -> Vec<(String, String)> {
+    let pools = cluster.get("ippools.whereabouts.cni.cncf.io -n kube-system");
+    let pools = pools["items"].as_array().unwrap().iter();
+    pools
+        .filter_map(|pool| pool["spec"]["allocations"].as_object())
+        .flatten()
+        .map(|(offset, owner)| {
+            let pod = owner["podref"].as_str().unwrap_or_default().to_owned();
+            (format!("{PREFIX}.{offset}"), pod)
+        })
+        .collect()
+}
+
+/// What is wrong now: records without a pod, and links whose address no record protects.
+fn report(cluster: &Cluster, when: &str) {
+    let pods = cluster.kubectl("get pods -o name");
+    let living: BTreeSet<String> = pods
+        .lines()
+        .map(|name| name.replace("pod/", "default/"))
+        .collect();
+    let recorded = recorded(cluster);
+    let leaked = recorded.iter().filter(|(_, pod)| !living.contains(pod)).count();
+    let links = cluster.until("the links of all pods are read", || on_links(cluster));
+    let is_exposed = |address: &&String| recorded.iter().all(|(there, _)| there != *address);
+    let exposed = links.iter().filter(is_exposed).count();
+    println!(
+        "did: whereabouts {when}: {} records, {leaked} of them without a pod; {} links, {exposed} of them without a record",
+        recorded.len(),
+        links.len()
+    );
+}
+
+/// Waits until the Deployment has its pods, or five minutes are over.
+pub(crate) fn end(cluster: &Cluster, app: &str) {
+    let status = ["rollout", "status", &format!("deployment/{app}"), "--timeout=5s"].map(str::to_owned);
+    let status: Vec<&str> = status.iter().map(String::as_str).collect();
+    let deadline = Instant::now() + Duration::from_secs(300);
+    let mut said = cluster.try_kubectl(&status);
+    while said.is_err() && Instant::now() < deadline {
+        said = cluster.try_kubectl(&status);
+    }
+    println!("did: whereabouts: {said:?}");
+    report(cluster, "with its pods running");
+}
+
+/// Reports what is left after the last pod, before and after a run of `ip-reconciler`, which usually runs once a day.
+pub(crate) fn left(cluster: &Cluster) {
+    std::thread::sleep(Duration::from_secs(60));
+    report(cluster, "a minute after the last pod");
+    let every_minute = r#"{"data":{"cron-expression":"* * * * *"}}"#;
+    let patch = [
+        "-n",
+        "kube-system",
+        "patch",
+        "configmap",
+        "whereabouts-config",
+        "-p",
+        every_minute,
+    ];
+    cluster.try_kubectl(&patch).unwrap();
+    let pods = [
+        "-n",
+        "kube-system",
+        "rollout",
+        "restart",
+        "deployment/whereabouts-reconciler",
+    ];
+    cluster.try_kubectl(&pods).unwrap();
+    cluster.rolled_out("kube-system", "deployment/whereabouts-reconciler");
+    std::thread::sleep(Duration::from_secs(130));
+    report(cluster, "after two runs of ip-reconciler");
+}

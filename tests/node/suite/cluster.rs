@@ -122,10 +122,15 @@ impl Cluster {
 
     /// Applies these objects, as `kubectl apply -f`.
     pub(crate) fn apply(&self, objects: &[Value]) {
+        self.try_apply(objects).unwrap();
+    }
+
+    /// The same, for objects that the API server may refuse: `Err` is what it said.
+    pub(crate) fn try_apply(&self, objects: &[Value]) -> Result<String, String> {
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
         let file = self.folder().join("objects.json");
         std::fs::write(&file, list.to_string()).unwrap();
-        run(self.command(&self.kubectl, &["apply", "-f"]).arg(file));
+        self.try_kubectl(&["apply", "-f", file.to_str().unwrap()])
     }
 
     /// A kubectl that runs beside the test.

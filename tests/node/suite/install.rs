@@ -20,6 +20,10 @@ pub(crate) fn install(cluster: &Cluster) {
     let log = cluster.kubectl("-n rdmanet-system logs daemonset/rdmanet-agent -c install");
     assert!(log.contains("cni-ipoib 0.1.0 installed"), "{log}");
     assert!(log.contains("rdma-ipam 0.1.0 installed"), "{log}");
+    assert!(
+        log.contains("plugins go to /opt/cni/bin: this node is said to be kubeadm"),
+        "{log}"
+    );
     add_network(cluster);
 }
 
@@ -109,6 +113,20 @@ pub(crate) fn remove(cluster: &Cluster, step_3: impl FnOnce(&Cluster)) {
             "{node} has lost the plugins of others: {plugins}"
         );
     }
+    // Step 5.
+    let no_condition = r#"{"status":{"conditions":[{"type":"rdmanet.io/LinksReady","$patch":"delete"}]}}"#;
+    for node in NODES {
+        let node = format!("node/{node}");
+        let words = [
+            "patch",
+            &node,
+            "--subresource=status",
+            "--type=strategic",
+            "--patch",
+            no_condition,
+        ];
+        cluster.try_kubectl(&words).unwrap();
+    }
     cluster.kubectl("delete -k conf/uninstall");
     cluster.kubectl("delete -k conf/base --ignore-not-found --wait=false");
     cluster.until("nothing of rdmanet is left in the cluster", || {
@@ -120,6 +138,13 @@ pub(crate) fn remove(cluster: &Cluster, step_3: impl FnOnce(&Cluster)) {
             Err(left.join(" "))
         }
     });
+    let nodes = cluster.kubectl("get nodes -o jsonpath={.items[*].status.conditions[*].type}");
+    assert!(!nodes.contains("rdmanet"), "{nodes}");
+    for node in NODES {
+        let script = "find /var/lib/cni/rdma-ipam -path '*/addresses/*' -o -path '*/leases/*'; ls -d /var/lib/cni/rdma-ipam";
+        let kept = cluster.at(node, &["sh", "-c", script]);
+        assert_eq!(kept, "/var/lib/cni/rdma-ipam", "{node}");
+    }
 }
 
 #[test]

@@ -19,6 +19,7 @@
 mod chaos;
 mod cluster;
 mod codes;
+mod conditions;
 mod evictions;
 mod exclusive;
 mod faults;

@@ -4,7 +4,7 @@
 //!
 //! Invariant: each test ends with the cluster as it was before.
 
-use crate::cluster::{Cluster, NODES};
+use crate::cluster::{Cluster, NODES, repository};
 use crate::pools::{gone, remove_pool, small_pool};
 use crate::witnesses::{agree, nothing_left};
 use crate::workload::{network, one_on_each, ping, ready, remove, remove_trainers, single, start, trainers};
@@ -22,7 +22,7 @@ fn conditions(object: &Value) -> Vec<Value> {
 }
 
 /// Waits until a condition of the object `words` has this status and reason.
-fn becomes(cluster: &Cluster, words: &str, kind: &str, status: &str, reason: &str) {
+pub(crate) fn becomes(cluster: &Cluster, words: &str, kind: &str, status: &str, reason: &str) {
     cluster.until(&format!("{kind} of {words} is {status}: {reason}"), || {
         let conditions = conditions(&cluster.get(words));
         let is = |one: &&Value| one["type"] == kind && one["status"] == status && one["reason"] == reason;
@@ -127,6 +127,189 @@ fn the_agent_of_each_node_serves_health_and_metrics() {
         });
     }
     remove_trainers(&cluster);
+}
+
+/// What the controller's pods serve at this path, each with the name of its pod.
+fn of_controllers(cluster: &Cluster, path: &str) -> Result<Vec<(String, String)>, String> {
+    let pods = cluster.get("-n rdmanet-system pods -l app.kubernetes.io/name=rdmanet-controller");
+    let pods = pods["items"].as_array().unwrap().iter();
+    pods.map(|pod| {
+        let address = pod["status"]["podIP"].as_str().ok_or_else(|| pod.to_string())?;
+        let url = format!("http://{address}:9472{path}");
+        let name = pod["metadata"]["name"].as_str().unwrap().to_owned();
+        Ok((name, cluster.try_at("node-1", &["wget", "-qO-", &url])?))
+    })
+    .collect()
+}
+
+#[test]
+fn both_controllers_serve_health_and_metrics_and_one_leads() {
+    let cluster = Cluster::lock();
+    for path in ["/healthz", "/readyz"] {
+        let answers = cluster.until("both controllers answer", || of_controllers(&cluster, path));
+        assert_eq!(answers.len(), 2, "{answers:?}");
+    }
+    cluster.until(
+        "the holder of the Lease says that it leads, and the other does not",
+        || {
+            let holder = cluster
+                .kubectl("-n rdmanet-system get lease rdmanet-controller -o jsonpath={.spec.holderIdentity}");
+            let metrics = of_controllers(&cluster, "/metrics")?;
+            let leads = |text: &str| text.contains("\nrdmanet_controller_leader 1\n");
+            let right = metrics
+                .iter()
+                .all(|(name, text)| leads(text) == (*name == holder));
+            let pool = |(_, text): &(String, String)| {
+                text.contains("rdmanet_pool_addresses{pool=\"rail0\"} 65279\n")
+            };
+            if right && metrics.iter().any(pool) {
+                Ok(())
+            } else {
+                Err(format!("{holder}: {metrics:?}"))
+            }
+        },
+    );
+}
+
+/// The names in the first column of the table "Metrics" of docs/operate.md.
+fn documented_metrics() -> Vec<String> {
+    let page = std::fs::read_to_string(repository().join("docs/operate.md")).unwrap();
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `rdmanet_"));
+    rows.filter_map(|row| row.split('`').next())
+        .map(|name| format!("rdmanet_{name}"))
+        .collect()
+}
+
+#[test]
+fn every_metric_that_is_served_is_documented() {
+    let cluster = Cluster::lock();
+    let names = documented_metrics();
+    let agent = cluster.at("node-1", &["wget", "-qO-", "http://127.0.0.1:9471/metrics"]);
+    let controllers = cluster.until("both controllers answer", || of_controllers(&cluster, "/metrics"));
+    let served: Vec<&str> = agent
+        .lines()
+        .chain(controllers.iter().flat_map(|(_, text)| text.lines()))
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
+        .collect();
+    for name in ["rdmanet_build", "rdmanet_blocks", "rdmanet_pool_addresses"] {
+        assert!(served.contains(&name), "{name} is not in {served:?}");
+    }
+    let unknown: Vec<&&str> = served
+        .iter()
+        .filter(|name| !names.iter().any(|known| known == **name))
+        .collect();
+    assert!(unknown.is_empty(), "{unknown:?} are not in {names:?}");
+}
+
+#[test]
+fn a_port_in_a_pod_does_not_count_as_a_link_of_the_node() {
+    let cluster = Cluster::lock();
+    let config = json!({
+        "cniVersion": "1.1.0", "name": "whole", "type": "cni-ipoib", "mode": "device", "master": "ib1",
+        "keepLast": false, "ipam": {"type": "rdma-ipam", "pool": "rail0"},
+    });
+    let mut whole = network("whole");
+    whole["spec"]["config"] = config.to_string().into();
+    cluster.apply(&[whole]);
+    links_become(&cluster, "node-2", "True", "LinksUp");
+    start(&cluster, "whole", "whole", "node-2");
+    links_become(&cluster, "node-2", "Unknown", "NoLinks");
+    remove(&cluster, "pod/whole");
+    links_become(&cluster, "node-2", "True", "LinksUp");
+    cluster.kubectl("delete network-attachment-definitions whole");
+    nothing_left(&cluster);
+}
+
+/// Sets or removes a variable of the agents, and waits until all run with it.
+fn set_agents(cluster: &Cluster, variable: &str) {
+    cluster.kubectl(&format!(
+        "-n rdmanet-system set env daemonset/rdmanet-agent --containers=agent {variable}"
+    ));
+    cluster.rolled_out("rdmanet-system", "daemonset/rdmanet-agent");
+}
+
+#[test]
+fn the_flag_links_names_the_links_that_count() {
+    let cluster = Cluster::lock();
+    set_agents(&cluster, "RDMANET_LINKS=none");
+    for node in NODES {
+        cluster.until(&format!("{node} has no condition of its links"), || {
+            let conditions = conditions(&cluster.get(&format!("node {node}")));
+            let is = |one: &Value| one["type"] == "rdmanet.io/LinksReady";
+            if conditions.iter().any(is) {
+                Err(format!("{conditions:?}"))
+            } else {
+                Ok(())
+            }
+        });
+    }
+    set_agents(&cluster, "RDMANET_LINKS=ib*");
+    links_become(&cluster, "node-2", "True", "LinksUp");
+    // A link that the flag names counts although an administrator has set it down.
+    cluster.at("node-2", &["ip", "link", "set", "ib1", "down"]);
+    links_become(&cluster, "node-2", "False", "LinkDown");
+    cluster.at("node-2", &["ip", "link", "set", "ib1", "up"]);
+    links_become(&cluster, "node-2", "True", "LinksUp");
+    set_agents(&cluster, "RDMANET_LINKS-");
+    links_become(&cluster, "node-1", "True", "LinksUp");
+    nothing_left(&cluster);
+}
+
+/// The pod of the agent on a node.
+fn agent_of(cluster: &Cluster, node: &str) -> Result<Value, String> {
+    let agents = cluster.get(&format!(
+        "-n rdmanet-system pods -l app.kubernetes.io/name=rdmanet-agent --field-selector spec.nodeName={node}"
+    ));
+    let agent = agents["items"][0].clone();
+    if agent.is_null() {
+        Err(format!("no agent on {node}"))
+    } else {
+        Ok(agent)
+    }
+}
+
+#[test]
+fn an_agent_whose_port_another_process_has_serves_plugins_until_the_port_is_free() {
+    let cluster = Cluster::lock();
+    let shell = |script: &str| cluster.at("node-1", &["sh", "-c", script]);
+    agents_on(&cluster, &json!("none"));
+    none_of(&cluster, "rdmanet-agent");
+    // It answers each probe with 404.
+    shell("mkdir -p /run/other && httpd -p 127.0.0.1:9471 -h /run/other");
+    agents_on(&cluster, &Value::Null);
+    cluster.until("the agent says which address it lacks", || {
+        let agent = agent_of(&cluster, "node-1")?;
+        let name = agent["metadata"]["name"].as_str().unwrap();
+        let words = format!("-n rdmanet-system logs {name} -c agent");
+        let log = cluster.try_kubectl(&words.split_whitespace().collect::<Vec<_>>())?;
+        let line = log
+            .lines()
+            .find(|line| line.contains("serving metrics and health failed"));
+        match line {
+            Some(line) if line.contains("127.0.0.1:9471") => Ok(()),
+            _ => Err(log),
+        }
+    });
+    start(&cluster, "meanwhile", "ib-ipoib", "node-1");
+    cluster.until("the kubelet starts the agent again", || {
+        let agent = agent_of(&cluster, "node-1")?;
+        let containers = agent["status"]["containerStatuses"].as_array();
+        let restarts = containers.and_then(|all| all.iter().find(|one| one["name"] == "agent"));
+        match restarts {
+            Some(agent) if agent["restartCount"].as_u64() > Some(0) => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    });
+    // Answered with 200, the probes let it run.
+    shell("touch /run/other/healthz /run/other/readyz");
+    cluster.rolled_out("rdmanet-system", "daemonset/rdmanet-agent");
+    shell("kill $(pidof httpd); rm -r /run/other");
+    cluster.until("the agent serves its metrics", || {
+        cluster.try_at("node-1", &["wget", "-qO-", "http://127.0.0.1:9471/metrics"])
+    });
+    cluster.rolled_out("rdmanet-system", "daemonset/rdmanet-agent");
+    remove(&cluster, "pod/meanwhile");
+    nothing_left(&cluster);
 }
 
 /// Sets the label that a node must have for an agent. `null` is none, as in the manifests.

@@ -3,7 +3,7 @@
 //! way of an address from a deleted pod to the next one.
 
 use crate::cluster::{Cluster, timed};
-use crate::operate::has_code;
+use crate::operate::{becomes, has_code};
 use crate::witnesses::{Pod, agree, no_duplicate, nothing_left, pods, stores};
 use crate::workload::{deployment, network, remove, stateful_set, trainers};
 use serde_json::{Value, json};
@@ -180,6 +180,8 @@ fn two_deployments_use_a_pool_to_its_last_address() {
             Ok(())
         }
     });
+    has_code(&cluster, &waits, 110);
+    becomes(&cluster, "ippool small", "Exhausted", "True", "NoAddressLeft");
     agree(&cluster, SMALL);
     // The address of a pod that ends on one node goes to the pod that waits on the other.
     cluster.kubectl(&format!("scale deployment/left --replicas={}", SMALL - 5));
@@ -189,6 +191,13 @@ fn two_deployments_use_a_pool_to_its_last_address() {
     agree(&cluster, SMALL);
     remove(&cluster, "deployment/left");
     remove(&cluster, "deployment/right");
+    becomes(
+        &cluster,
+        "ippool small",
+        "Exhausted",
+        "False",
+        "AddressesAvailable",
+    );
     remove_pool(&cluster, "small");
 }
 

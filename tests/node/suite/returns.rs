@@ -3,7 +3,9 @@
 //! machine registers again later.
 
 use crate::cluster::Cluster;
-use crate::witnesses::{Pod, agree, links, no_duplicate, pods};
+use crate::install::add_network;
+use crate::pools::gone;
+use crate::witnesses::{Pod, agree, links, no_duplicate, nothing_left, pods};
 use crate::workload::{one_on_each, ping, remove_trainers, trainers};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -128,4 +130,68 @@ fn pods_that_outlive_their_node_object_keep_their_addresses() {
     back(&cluster, "node-2");
     spread_again(&cluster);
     remove_trainers(&cluster);
+}
+
+/// Sets or removes the quarantine of agents and controller, then creates the pool again, so that its blocks record it.
+fn quarantine(cluster: &Cluster, variable: &str, seconds: u64) {
+    nothing_left(cluster);
+    for (owner, options) in [
+        ("daemonset/rdmanet-agent", "--containers=agent"),
+        ("deployment/rdmanet-controller", ""),
+    ] {
+        cluster.kubectl(&format!("-n rdmanet-system set env {owner} {options} {variable}"));
+        cluster.rolled_out("rdmanet-system", owner);
+    }
+    cluster.kubectl("delete ippools.rdmanet.io rail0 --wait=false");
+    gone(cluster, "rail0");
+    add_network(cluster);
+    let blocks = cluster.get("ipblocks");
+    for block in blocks["items"].as_array().unwrap() {
+        assert_eq!(block["spec"]["quarantineSeconds"], seconds, "{block}");
+    }
+}
+
+/// docs/operate.md, "A node that is gone", with the shortest quarantine.
+#[test]
+fn a_person_releases_what_the_pods_of_a_dead_machine_had() {
+    let cluster = Cluster::lock();
+    quarantine(&cluster, "RDMANET_QUARANTINE=2m", 120);
+    trainers(&cluster);
+    agree(&cluster, 4);
+    cluster.until("node-2 has reported the use of its block", || {
+        let blocks = cluster.get("ipblocks");
+        let is = |block: &&Value| block["spec"]["owner"]["node"] == "node-2" && block["status"]["used"] == 2;
+        let found = blocks["items"].as_array().unwrap().iter().any(|block| is(&block));
+        if found { Ok(()) } else { Err(blocks.to_string()) }
+    });
+    let release = || cluster.rdmanet("release --node node-2 --yes");
+    let said = release();
+    assert!(said.contains("node node-2 is registered"), "{said}");
+    cluster.power_off("node-2");
+    delete_node(&cluster, "node-2");
+    cluster.until("the block of node-2 is orphaned", || {
+        let blocks = cluster.get("ipblocks");
+        let is = |block: &&Value| {
+            block["spec"]["owner"]["node"] == "node-2" && block["spec"]["state"] == "Orphaned"
+        };
+        let found = blocks["items"].as_array().unwrap().iter().any(|block| is(&block));
+        if found { Ok(()) } else { Err(blocks.to_string()) }
+    });
+    let said = release();
+    assert!(said.contains("quarantine"), "{said}");
+    cluster.until("the quarantine is over", || {
+        let said = release();
+        if said.contains("released from node node-2: block ") && said.contains("had 2 addresses in use") {
+            Ok(())
+        } else {
+            Err(said)
+        }
+    });
+    let owners = cluster.kubectl("get ipblocks -o jsonpath={.items[*].spec.owner.node}");
+    assert!(!owners.contains("node-2"), "{owners}");
+    cluster.power_on("node-2");
+    back(&cluster, "node-2");
+    spread_again(&cluster);
+    remove_trainers(&cluster);
+    quarantine(&cluster, "RDMANET_QUARANTINE-", 600);
 }

@@ -285,7 +285,7 @@ fn twice_as_many_nodes_and_addresses_cost_twice_the_work() {
     );
 }
 
-/// A measurement: `cargo test --release -p cli --lib -- --ignored --nocapture ten_thousand_nodes`.
+/// A measurement: `cargo test -p cli --lib -- --ignored --nocapture ten_thousand_nodes`.
 #[test]
 #[ignore = "it measures"]
 #[allow(clippy::print_stderr, reason = "it reports what it measured")]

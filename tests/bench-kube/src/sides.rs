@@ -12,6 +12,7 @@ use kube::api::ListParams;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::fmt::Debug;
+use std::path::Path;
 
 /// The name of the network.
 pub const NETWORK: &str = "bench";
@@ -43,6 +44,22 @@ pub struct Sandbox<'a> {
     pub pod: &'a str,
     /// Its id.
     pub id: &'a str,
+}
+
+impl Sandbox<'_> {
+    /// A call of an IPAM plugin with this section, without an agent and without a node.
+    fn call(&self, plugin: &Path, verb: &'static str, ipam: &Value) -> Call {
+        Call {
+            program: plugin.to_owned(),
+            verb,
+            id: self.id.to_owned(),
+            pod: self.pod.to_owned(),
+            conf: conf(ipam),
+            agent: None,
+            node: None,
+            netns: None,
+        }
+    }
 }
 
 /// A plugin with its nodes.
@@ -77,6 +94,6 @@ async fn list<K: Clone + DeserializeOwned + Debug>(objects: Api<K>) -> Vec<K> {
 }
 
 /// The configuration of a network whose IPAM plugin has this section.
-pub fn conf(ipam: &Value) -> String {
+fn conf(ipam: &Value) -> String {
     json!({ "cniVersion": "1.0.0", "name": NETWORK, "type": "macvlan", "ipam": ipam }).to_string()
 }

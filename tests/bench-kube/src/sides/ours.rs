@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `rdma-ipam` with a pool, agents and a controller.
 
-use super::{Given, Sandbox, Side, Witness, conf};
+use super::{Given, Sandbox, Side, Witness};
 use crate::call::Call;
 use crate::exact::Exact;
 use crate::nodes::Nodes;
@@ -128,17 +128,10 @@ impl Side for Ours {
     }
 
     fn call(&self, verb: &'static str, sandbox: Sandbox<'_>) -> Call {
+        let ipam = json!({ "type": "rdma-ipam", "pool": POOL, "dataDir": self.nodes.data[sandbox.node] });
         Call {
-            program: self.plugin.clone(),
-            verb,
-            id: sandbox.id.to_owned(),
-            pod: sandbox.pod.to_owned(),
-            conf: conf(
-                &json!({ "type": "rdma-ipam", "pool": POOL, "dataDir": self.nodes.data[sandbox.node] }),
-            ),
             agent: Some(self.nodes.sockets[sandbox.node].clone()),
-            node: None,
-            netns: None,
+            ..sandbox.call(&self.plugin, verb, &ipam)
         }
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! whereabouts, with one range for all nodes, or with a slice for each node.
 
-use super::{Given, NETWORK, Sandbox, Side, Witness, conf};
+use super::{Given, NETWORK, Sandbox, Side, Witness};
 use crate::call::Call;
 use crate::exact::{Exact, Slices};
 use crate::whereabouts::ACCOUNT;
@@ -142,14 +142,8 @@ impl Side for Peer {
 
     fn call(&self, verb: &'static str, sandbox: Sandbox<'_>) -> Call {
         Call {
-            program: self.plugin.clone(),
-            verb,
-            id: sandbox.id.to_owned(),
-            pod: sandbox.pod.to_owned(),
-            conf: conf(&self.ipam),
-            agent: None,
             node: Some(nodes::name(sandbox.node)),
-            netns: None,
+            ..sandbox.call(&self.plugin, verb, &self.ipam)
         }
     }
 

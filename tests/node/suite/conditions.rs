@@ -2,20 +2,12 @@
 //! The conditions of a pool that docs/operate.md lists, as far as an edit alone causes them, and their Events.
 
 use crate::cluster::Cluster;
-use crate::operate::becomes;
-use crate::pools::gone;
+use crate::operate::{self, becomes};
+use crate::pools::{self, gone};
 use serde_json::{Value, json};
 
-/// A pool of /28 in blocks of four addresses, with these keys in its spec.
 fn pool(name: &str, spec: &Value) -> Value {
-    let mut pool = json!({
-        "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPPool", "metadata": {"name": name},
-        "spec": {"ranges": [{"subnet": "10.81.0.0/28", "gateway": "none"}], "blockSize": {"v4": 4}},
-    });
-    for (key, value) in spec.as_object().unwrap() {
-        pool["spec"][key] = value.clone();
-    }
-    pool
+    pools::pool(name, "10.81.0.0/28", spec)
 }
 
 /// Waits until the pool has each of these conditions: type, status, reason.
@@ -26,19 +18,8 @@ fn has(cluster: &Cluster, name: &str, conditions: &[[&str; 3]]) {
 }
 
 /// Waits for an Event of the pool with this reason and type.
-fn event(cluster: &Cluster, name: &str, reason: &str, kind: &str) {
-    let selector =
-        format!("reason={reason},type={kind},involvedObject.kind=IPPool,involvedObject.name={name}");
-    cluster.until(&format!("pool {name} has the Event {reason}, {kind}"), || {
-        let events = cluster.kubectl(&format!(
-            "get events --all-namespaces --field-selector {selector} -o name"
-        ));
-        if events.is_empty() {
-            Err(cluster.kubectl("get events --all-namespaces --field-selector involvedObject.kind=IPPool"))
-        } else {
-            Ok(())
-        }
-    });
+fn event(cluster: &Cluster, name: &str, reason: &str, severity: &str) {
+    operate::event(cluster, ("IPPool", name), reason, severity);
 }
 
 fn delete(cluster: &Cluster, name: &str) {

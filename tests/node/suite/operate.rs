@@ -50,18 +50,22 @@ fn cable(cluster: &Cluster, state: &str) {
     cluster.at("vm", &["sh", "-c", &file]);
 }
 
-/// Waits for an Event of a Node.
-fn node_event(cluster: &Cluster, node: &str, reason: &str) {
-    let words = format!(
-        "get events --all-namespaces --field-selector reason={reason},involvedObject.name={node} -o name"
+/// Waits for an Event of the object KIND/NAME with this reason and type.
+pub(crate) fn event(cluster: &Cluster, (kind, name): (&str, &str), reason: &str, severity: &str) {
+    let about = format!("involvedObject.kind={kind},involvedObject.name={name}");
+    cluster.until(
+        &format!("{kind} {name} has the Event {reason}, {severity}"),
+        || {
+            let events = cluster.kubectl(&format!(
+                "get events --all-namespaces --field-selector {about},reason={reason},type={severity} -o name"
+            ));
+            if events.is_empty() {
+                Err(cluster.kubectl(&format!("get events --all-namespaces --field-selector {about}")))
+            } else {
+                Ok(())
+            }
+        },
     );
-    cluster.until(&format!("{node} has the Event {reason}"), || {
-        if cluster.kubectl(&words).is_empty() {
-            Err(cluster.kubectl("get events --all-namespaces --field-selector involvedObject.kind=Node"))
-        } else {
-            Ok(())
-        }
-    });
 }
 
 /// Waits until `rdmanet explain` finds this code in what kubectl prints about a pod.
@@ -89,13 +93,13 @@ fn the_condition_of_a_node_follows_its_cable_and_its_administrator() {
     links_become(&cluster, "node-2", "True", "LinksUp");
     cable(&cluster, "0");
     links_become(&cluster, "node-2", "False", "LinkDown");
-    node_event(&cluster, "node-2", "LinkDown");
+    event(&cluster, ("Node", "node-2"), "LinkDown", "Warning");
     let check = cluster.rdmanet("check");
     assert!(check.contains("node-2"), "{check}");
     refused(&cluster, "cut", "ib-ipoib", "node-2", 102);
     cable(&cluster, "1");
     links_become(&cluster, "node-2", "True", "LinksUp");
-    node_event(&cluster, "node-2", "LinkUp");
+    event(&cluster, ("Node", "node-2"), "LinkUp", "Normal");
     ready(&cluster, "cut");
     remove(&cluster, "pod/cut");
 
@@ -256,7 +260,7 @@ fn the_flag_links_names_the_links_that_count() {
 }
 
 /// The pod of the agent on a node.
-fn agent_of(cluster: &Cluster, node: &str) -> Result<Value, String> {
+pub(crate) fn agent_of(cluster: &Cluster, node: &str) -> Result<Value, String> {
     let agents = cluster.get(&format!(
         "-n rdmanet-system pods -l app.kubernetes.io/name=rdmanet-agent --field-selector spec.nodeName={node}"
     ));
@@ -352,21 +356,12 @@ fn without_agents_pods_start_and_end_in_the_blocks_of_their_nodes() {
     remove_pool(&cluster, "databases");
 }
 
-/// The pool `small` with these keys in its spec.
-fn small(spec: &Value) -> Value {
-    let mut pool = small_pool();
-    for (key, value) in spec.as_object().unwrap() {
-        pool["spec"][key] = value.clone();
-    }
-    pool
-}
-
 #[test]
 fn without_a_controller_pods_start_and_a_new_pool_waits_for_one() {
     let cluster = Cluster::lock();
     cluster.kubectl("-n rdmanet-system scale deployment rdmanet-controller --replicas=0");
     none_of(&cluster, "rdmanet-controller");
-    cluster.apply(&[network("small"), small(&json!({}))]);
+    cluster.apply(&[network("small"), small_pool(&json!({}))]);
     let before = trainers(&cluster);
     agree(&cluster, before.len());
     let pool = cluster.get("ippool small");
@@ -430,7 +425,7 @@ fn a_block_that_a_person_deletes_goes_with_its_last_pod() {
 #[test]
 fn the_conditions_of_a_pool_say_what_an_edit_waits_for() {
     let cluster = Cluster::lock();
-    let edit = |spec: Value| cluster.apply(&[small(&spec)]);
+    let edit = |spec: Value| cluster.apply(&[small_pool(&spec)]);
     let small_becomes =
         |kind: &str, status: &str, reason: &str| becomes(&cluster, "ippool small", kind, status, reason);
     cluster.apply(&[network("small")]);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! whereabouts with macvlan, installed from its own manifests beside rdmanet.
 //!
-//! Invariant: nothing here fails because of what whereabouts does. The results are printed.
+//! Invariant: no assertion is about an address of whereabouts. What it leaves is printed.
 
 use crate::cluster::{Cluster, NODES, repository, run};
+use crate::witnesses::{on_links, repeated};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -107,39 +108,9 @@ pub(crate) fn install(cluster: &Cluster) {
     cluster.rolled_out("kube-system", "deployment/whereabouts-reconciler");
 }
 
-/// The addresses on the links of all pods, with repetitions.
-fn on_links(cluster: &Cluster) -> Result<Vec<String>, String> {
-    let script = format!(
-        "for netns in /run/netns/*; do [ -e $netns ] || continue; \
-        ip -n ${{netns##*/}} -4 -o addr show dev {INTERFACE} 2>/dev/null | sed -E 's/.* inet ([0-9.]+).*/\\1/'; done; true"
-    );
-    let mut all = Vec::new();
-    for node in NODES {
-        let lines = cluster.try_at(node, &["sh", "-c", &script])?;
-        all.extend(lines.lines().filter(|line| !line.is_empty()).map(str::to_owned));
-    }
-    Ok(all)
-}
-
-fn repeated(addresses: Vec<String>) -> BTreeSet<String> {
-    let mut seen = BTreeSet::new();
-    let is_new = |address: &String| seen.insert(address.clone());
-    let (_, again): (Vec<_>, Vec<_>) = addresses.into_iter().partition(is_new);
-    again.into_iter().collect()
-}
-
-/// The addresses that two links have in both of two looks. The nodes are read one after the other, so one look proves nothing.
+/// The addresses of whereabouts that two pods have at once.
 pub(crate) fn duplicates(cluster: &Cluster) -> BTreeSet<String> {
-    let look = || {
-        cluster.until("the links of all pods are read", || {
-            on_links(cluster).map(repeated)
-        })
-    };
-    let first = look();
-    if first.is_empty() {
-        return first;
-    }
-    look().intersection(&first).cloned().collect()
+    repeated(cluster, || on_links(cluster, INTERFACE))
 }
 
 /// The addresses that whereabouts' pools record, each with its pod.
@@ -165,7 +136,7 @@ fn report(cluster: &Cluster, when: &str) {
         .collect();
     let recorded = recorded(cluster);
     let leaked = recorded.iter().filter(|(_, pod)| !living.contains(pod)).count();
-    let links = cluster.until("the links of all pods are read", || on_links(cluster));
+    let links = cluster.until("the links of all pods are read", || on_links(cluster, INTERFACE));
     let is_exposed = |address: &&String| recorded.iter().all(|(there, _)| there != *address);
     let exposed = links.iter().filter(is_exposed).count();
     println!(
@@ -177,8 +148,8 @@ fn report(cluster: &Cluster, when: &str) {
 
 /// Waits until the Deployment has its pods, or five minutes are over.
 pub(crate) fn end(cluster: &Cluster, app: &str) {
-    let status = ["rollout", "status", &format!("deployment/{app}"), "--timeout=5s"].map(str::to_owned);
-    let status: Vec<&str> = status.iter().map(String::as_str).collect();
+    let deployment = format!("deployment/{app}");
+    let status = ["rollout", "status", &deployment, "--timeout=5s"];
     let deadline = Instant::now() + Duration::from_secs(300);
     let mut said = cluster.try_kubectl(&status);
     while said.is_err() && Instant::now() < deadline {
@@ -203,14 +174,7 @@ pub(crate) fn left(cluster: &Cluster) {
         every_minute,
     ];
     cluster.try_kubectl(&patch).unwrap();
-    let pods = [
-        "-n",
-        "kube-system",
-        "rollout",
-        "restart",
-        "deployment/whereabouts-reconciler",
-    ];
-    cluster.try_kubectl(&pods).unwrap();
+    cluster.kubectl("-n kube-system rollout restart deployment/whereabouts-reconciler");
     cluster.rolled_out("kube-system", "deployment/whereabouts-reconciler");
     std::thread::sleep(Duration::from_secs(130));
     report(cluster, "after two runs of ip-reconciler");

@@ -13,11 +13,21 @@ use std::time::Instant;
 /// The addresses of the pool `small`: all of a /28 but its edges.
 const SMALL: usize = 14;
 
-pub(crate) fn small_pool() -> Value {
-    json!({
-        "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPPool", "metadata": {"name": "small"},
-        "spec": {"ranges": [{"subnet": "10.79.0.0/28", "gateway": "none"}], "blockSize": {"v4": 4}},
-    })
+/// A pool of this subnet in blocks of four addresses, with these keys in its spec.
+pub(crate) fn pool(name: &str, subnet: &str, spec: &Value) -> Value {
+    let mut pool = json!({
+        "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPPool", "metadata": {"name": name},
+        "spec": {"ranges": [{"subnet": subnet, "gateway": "none"}], "blockSize": {"v4": 4}},
+    });
+    for (key, value) in spec.as_object().unwrap() {
+        pool["spec"][key] = value.clone();
+    }
+    pool
+}
+
+/// The pool `small` with these keys in its spec.
+pub(crate) fn small_pool(spec: &Value) -> Value {
+    pool("small", "10.79.0.0/28", spec)
 }
 
 /// Deletes the network and the pool of this name. The pool goes once no address of it is in use.
@@ -159,7 +169,7 @@ fn waiting(cluster: &Cluster, app: &str) -> Result<String, String> {
 fn two_deployments_use_a_pool_to_its_last_address() {
     let cluster = Cluster::lock();
     cluster.apply(&[
-        small_pool(),
+        small_pool(&json!({})),
         network("small"),
         deployment("left", "small", SMALL - 4, Some("node-1")),
         deployment("right", "small", 4, Some("node-2")),

@@ -4,6 +4,7 @@
 
 use crate::cluster::Cluster;
 use crate::install::add_network;
+use crate::operate::agent_of;
 use crate::pools::gone;
 use crate::witnesses::{Pod, agree, links, no_duplicate, nothing_left, pods};
 use crate::workload::{one_on_each, ping, remove_trainers, trainers};
@@ -32,10 +33,7 @@ pub(crate) fn back(cluster: &Cluster, node: &str) {
         ])
     });
     cluster.until(&format!("an agent is ready on {node}"), || {
-        let agents = cluster.get("-n rdmanet-system pods -l app.kubernetes.io/name=rdmanet-agent");
-        let here = |pod: &&Value| pod["spec"]["nodeName"] == node;
-        let agent = agents["items"].as_array().unwrap().iter().find(here).cloned();
-        let agent = agent.ok_or_else(|| format!("no agent on {node}: {agents}"))?;
+        let agent = agent_of(cluster, node)?;
         let ready = |container: &Value| container["ready"] == true;
         let containers = agent["status"]["containerStatuses"].as_array();
         if containers.is_some_and(|containers| containers.iter().all(ready)) {
@@ -151,6 +149,19 @@ fn quarantine(cluster: &Cluster, variable: &str, seconds: u64) {
     }
 }
 
+/// Waits until node-2 owns a block for which `is` holds.
+fn has_block(cluster: &Cluster, what: &str, is: impl Fn(&Value) -> bool) {
+    cluster.until(&format!("node-2 owns a block, and {what}"), || {
+        let blocks = cluster.get("ipblocks");
+        let mut all = blocks["items"].as_array().unwrap().iter();
+        if all.any(|block| block["spec"]["owner"]["node"] == "node-2" && is(block)) {
+            Ok(())
+        } else {
+            Err(blocks.to_string())
+        }
+    });
+}
+
 /// docs/operate.md, "A node that is gone", with the shortest quarantine.
 #[test]
 fn a_person_releases_what_the_pods_of_a_dead_machine_had() {
@@ -158,24 +169,18 @@ fn a_person_releases_what_the_pods_of_a_dead_machine_had() {
     quarantine(&cluster, "RDMANET_QUARANTINE=2m", 120);
     trainers(&cluster);
     agree(&cluster, 4);
-    cluster.until("node-2 has reported the use of its block", || {
-        let blocks = cluster.get("ipblocks");
-        let is = |block: &&Value| block["spec"]["owner"]["node"] == "node-2" && block["status"]["used"] == 2;
-        let found = blocks["items"].as_array().unwrap().iter().any(|block| is(&block));
-        if found { Ok(()) } else { Err(blocks.to_string()) }
-    });
+    has_block(
+        &cluster,
+        "in its last report two addresses of it are in use",
+        |block| block["status"]["used"] == 2,
+    );
     let release = || cluster.rdmanet("release --node node-2 --yes");
     let said = release();
     assert!(said.contains("node node-2 is registered"), "{said}");
     cluster.power_off("node-2");
     delete_node(&cluster, "node-2");
-    cluster.until("the block of node-2 is orphaned", || {
-        let blocks = cluster.get("ipblocks");
-        let is = |block: &&Value| {
-            block["spec"]["owner"]["node"] == "node-2" && block["spec"]["state"] == "Orphaned"
-        };
-        let found = blocks["items"].as_array().unwrap().iter().any(|block| is(&block));
-        if found { Ok(()) } else { Err(blocks.to_string()) }
+    has_block(&cluster, "it is orphaned", |block| {
+        block["spec"]["state"] == "Orphaned"
     });
     let said = release();
     assert!(said.contains("quarantine"), "{said}");

@@ -62,20 +62,38 @@ pub(crate) fn stores(cluster: &Cluster) -> Result<Addresses, String> {
 
 /// The third: the addresses of `net1` in every namespace that the runtime has made.
 pub(crate) fn links(cluster: &Cluster) -> Result<Addresses, String> {
-    let script = "for netns in /run/netns/*; do [ -e $netns ] || continue; \
-        ip -n ${netns##*/} -4 -o addr show dev net1 2>/dev/null | sed -E 's/.* inet ([0-9.]+).*/\\1/'; done; true";
-    by_node(cluster, script)
+    by_node(cluster, &script_of_links("net1"))
+}
+
+/// Prints the addresses of this interface in every namespace that the runtime has made.
+fn script_of_links(interface: &str) -> String {
+    format!(
+        "for netns in /run/netns/*; do [ -e $netns ] || continue; \
+        ip -n ${{netns##*/}} -4 -o addr show dev {interface} 2>/dev/null | sed -E 's/.* inet ([0-9.]+).*/\\1/'; done; true"
+    )
+}
+
+/// The addresses of this interface in every namespace of both nodes, with repetitions.
+pub(crate) fn on_links(cluster: &Cluster, interface: &str) -> Result<Vec<String>, String> {
+    let script = script_of_links(interface);
+    let mut all = Vec::new();
+    for node in NODES {
+        all.extend(lines_of(cluster, node, &script)?);
+    }
+    Ok(all)
+}
+
+/// What a script prints on a node, without empty lines.
+fn lines_of(cluster: &Cluster, node: &str, script: &str) -> Result<Vec<String>, String> {
+    let text = cluster.try_at(node, &["sh", "-c", script])?;
+    let lines = text.lines().filter(|line| !line.is_empty());
+    Ok(lines.map(str::to_owned).collect())
 }
 
 fn by_node(cluster: &Cluster, script: &str) -> Result<Addresses, String> {
     let mut all = Addresses::new();
     for node in NODES {
-        let lines = cluster.try_at(node, &["sh", "-c", script])?;
-        let lines: Vec<String> = lines
-            .lines()
-            .map(str::to_owned)
-            .filter(|line| !line.is_empty())
-            .collect();
+        let lines = lines_of(cluster, node, script)?;
         let addresses: BTreeSet<String> = lines.iter().cloned().collect();
         assert_eq!(
             addresses.len(),
@@ -145,25 +163,29 @@ pub(crate) fn agree(cluster: &Cluster, count: usize) {
     assert!(!check.contains("FAIL"), "{check}");
 }
 
-/// Fails if links on two nodes have one address. The nodes are read one after the other, so only an address that two looks show counts.
-pub(crate) fn no_duplicate(cluster: &Cluster) {
+/// The addresses that occur more than once in both of two looks. The nodes are read one after the other, so one look proves
+/// nothing.
+pub(crate) fn repeated(
+    cluster: &Cluster,
+    look: impl Fn() -> Result<Vec<String>, String>,
+) -> BTreeSet<String> {
     let twice = || {
-        cluster.until("the links of all pods are read", || {
-            let all = links(cluster)?;
-            let mut seen = BTreeSet::new();
-            Ok::<BTreeSet<String>, String>(
-                all.into_values()
-                    .flatten()
-                    .filter(|address| !seen.insert(address.clone()))
-                    .collect(),
-            )
-        })
+        let all = cluster.until("the links of all pods are read", &look);
+        let mut seen = BTreeSet::new();
+        let again = all.into_iter().filter(|address| !seen.insert(address.clone()));
+        again.collect::<BTreeSet<String>>()
     };
     let first = twice();
     if first.is_empty() {
-        return;
+        return first;
     }
-    let again: Vec<String> = twice().intersection(&first).cloned().collect();
+    twice().intersection(&first).cloned().collect()
+}
+
+/// Fails if links on two nodes have one address.
+pub(crate) fn no_duplicate(cluster: &Cluster) {
+    let all = || Ok(links(cluster)?.into_values().flatten().collect());
+    let again = repeated(cluster, all);
     assert!(again.is_empty(), "DUPLICATE: {again:?} are on links of two nodes");
 }
 

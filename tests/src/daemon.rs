@@ -11,6 +11,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// The number of log lines that a failed test prints.
 const LAST: usize = 40;
@@ -89,6 +90,21 @@ impl Daemon {
     /// The log of the program.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Waits until the log contains `text`, for at most a minute.
+    ///
+    /// A program logs an effect after the API server or a file shows it, so a test that saw the effect still has to wait.
+    pub fn wait_log(&self, text: &str) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !self.log().contains(text) {
+            assert!(
+                Instant::now() < deadline,
+                "{} did not log within a minute: {text}",
+                self.name
+            );
+            std::thread::sleep(Duration::from_millis(100));
+        }
     }
 
     /// The last lines of the log, with the name of the program.

@@ -68,8 +68,7 @@ async fn a_permanently_refused_pod_gets_a_bounded_number_of_events() {
         site.wait_condition(&format!("other-{i}"), "Ready", "True").await;
         node.error(&format!("other-{i}"), &pod);
     }
-    let log = || node.log().contains("the limit of its object is reached");
-    until("the limit is reached", async || log()).await;
+    node.wait_log("the limit of its object is reached");
     let count = events(&site, "Pod", "one", "NoAddress").await.len();
     // A minute allows one more, and a busy machine may take minutes.
     assert!((1..40).contains(&count), "{count} Events");

@@ -98,10 +98,7 @@ async fn the_address_of_a_replaced_sandbox_is_released_while_the_pod_runs() {
         ..before.clone()
     };
     let ip = node.add("rail0", &after);
-    until("the address of the old sandbox is freed", async || {
-        node.log().contains("and its pod has a newer sandbox")
-    })
-    .await;
+    node.wait_log("and its pod has a newer sandbox");
     assert_eq!(released(&node, "one-again"), None);
     assert_eq!(node.add("rail0", &after), ip);
 }
@@ -126,5 +123,5 @@ async fn an_address_object_without_a_lease_is_deleted() {
     assert_eq!(site.addresses().await.len(), 2);
     node.start();
     until("both are free", async || site.addresses().await.is_empty()).await;
-    assert!(node.log().contains("no lease of this node has it, twice"));
+    node.wait_log("no lease of this node has it, twice");
 }

@@ -199,10 +199,7 @@ async fn pods_get_addresses_while_another_process_has_the_metrics_port() {
     site.simple("rail0", "10.1.0.0/24").await;
     node.wait_active("rail0").await;
     node.add("rail0", &Attachment::of("one"));
-    until("the log names the port", async || {
-        node.log().contains(&format!("cannot listen on {port}: "))
-    })
-    .await;
+    node.wait_log(&format!("cannot listen on {port}: "));
     assert_eq!(node.listens(), None);
     drop(other);
     until("the agent serves its port", async || node.listens().is_some()).await;

@@ -222,7 +222,7 @@ fn an_agent_without_the_right_to_node_status_logs_the_error_once_and_works() {
         machine.site.simple("rail0", "10.1.0.0/24").await;
         node.wait_active("rail0").await;
         let refused = "writing a Node condition failed";
-        until("the agent logs it", async || node.log().contains(refused)).await;
+        node.wait_log(refused);
         tokio::time::sleep(Duration::from_secs(3)).await;
         assert_eq!(node.log().matches(refused).count(), 1, "{}", node.log());
         assert_eq!(machine.condition().await, None);

@@ -77,7 +77,7 @@ async fn claimed_again(site: &Site, node: &Member, block: &IpBlock) {
         is_again && node.blocks("rail0", "active").contains(&block.name_any())
     })
     .await;
-    assert!(node.log().contains("claimed a block again"));
+    node.wait_log("claimed a block again");
 }
 
 #[tokio::test(flavor = "multi_thread")]

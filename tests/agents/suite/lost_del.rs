@@ -181,10 +181,7 @@ async fn collection_continues_after_agent_and_collector_were_killed() {
     host.collector.kill();
     drop(lost);
     site.remove_pod("lost").await;
-    until("the agent misses the collector", async || {
-        node.log().contains("no collector listens")
-    })
-    .await;
+    node.wait_log("no collector listens");
     node.kill();
     host.start_collector();
     node.start();

@@ -67,11 +67,7 @@ async fn blocks_of_a_deleted_node_pass_to_another_node_after_the_quarantine() {
     );
     site.remove_pod("bound").await;
     heir.wait_active("rail0").await;
-    assert!(
-        site.controller
-            .log()
-            .contains("a block is orphaned: its node is gone")
-    );
+    site.controller.wait_log("a block is orphaned: its node is gone");
     let after = site.blocks("rail0").await.remove(0);
     assert_eq!(after.spec.owner, heir.identity.node);
     // The plugin probes addresses of blocks that are not in their first epoch: the machine that is gone may still use them.

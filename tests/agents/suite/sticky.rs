@@ -183,13 +183,8 @@ async fn sticky_addresses_are_released_on_scale_down_and_on_deletion_of_the_set(
         site.addresses().await.is_empty()
     })
     .await;
-    let logs = site.controller.log();
-    for evidence in [
-        "has 1 replicas from ordinal 0 on",
-        "StatefulSet default/db is gone",
-    ] {
-        assert!(logs.contains(evidence), "{evidence}");
-    }
+    site.controller.wait_log("has 1 replicas from ordinal 0 on");
+    site.controller.wait_log("StatefulSet default/db is gone");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -132,14 +132,21 @@ impl Error {
     }
 }
 
-/// The messages of `error` and of all its sources, joined by `: `.
+/// The messages of `error` and of all its sources, joined by `: `. A message that the text ends with already is left out: many errors
+/// print their source themselves.
 pub fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
+        let message = cause.to_string();
+        if !text.ends_with(&message) {
+            text.push_str(": ");
+            text.push_str(&message);
+        }
         next = cause.source();
     }
     text
 }
+
+#[cfg(test)]
+mod tests;

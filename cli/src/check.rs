@@ -16,7 +16,7 @@ use api::{AddressState, BlockState, condition};
 use ipam::range::{Family, whole};
 use kube::Client;
 use serde_json::json;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -351,6 +351,9 @@ fn leaks(snapshot: &Snapshot) -> Vec<Finding> {
 /// Blocks of nodes on which no agent runs any more, for instance after the `nodeSelector` of the `DaemonSet` was
 /// narrowed. The plugin of such a node still allocates from these blocks, so only the node's agent can return them.
 fn without_agent(snapshot: &Snapshot) -> Vec<Finding> {
+    if snapshot.agents.is_empty() {
+        return without_any_agent(snapshot).into_iter().collect();
+    }
     let mut by_node: BTreeMap<&str, Vec<&Block>> = BTreeMap::new();
     for block in snapshot.blocks() {
         let spec = &block.object.spec;
@@ -376,6 +379,27 @@ fn without_agent(snapshot: &Snapshot) -> Vec<Finding> {
         )
     };
     by_node.into_iter().map(report).collect()
+}
+
+/// One finding for a cluster whose nodes have blocks and which has no agent.
+fn without_any_agent(snapshot: &Snapshot) -> Option<Finding> {
+    let owners = snapshot
+        .blocks()
+        .iter()
+        .map(|block| block.object.spec.owner.node.as_str());
+    let nodes: BTreeSet<&str> = owners.filter(|node| snapshot.nodes.contains_key(*node)).collect();
+    (!nodes.is_empty()).then(|| {
+        problem(
+            Severity::Warn,
+            "deserted",
+            "cluster",
+            format!(
+                "{} nodes have blocks, and the cluster has no agent to claim more, to return them or to collect what a lost DEL leaves",
+                nodes.len()
+            ),
+            "let the DaemonSet rdmanet-agent run (its pods have the label app.kubernetes.io/name=rdmanet-agent); a removal deletes the pools first (docs/install.md, Removal)",
+        )
+    })
 }
 
 fn pools(snapshot: &Snapshot) -> Vec<Finding> {

@@ -290,8 +290,7 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Whether an agent runs on `node`, as far as is known. A cluster without any agent is being set up or removed, or has
-    /// agents under another name: its nodes are not reported.
+    /// Whether an agent runs on `node`. A cluster without any agent is reported once, not for each of its nodes.
     pub fn has_agent(&self, node: &str) -> bool {
         self.agents.is_empty() || self.agents.contains(node)
     }

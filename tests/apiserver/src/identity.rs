@@ -109,7 +109,12 @@ fn pod_name(node: &str) -> String {
 
 fn agent_pod(node: &str, namespace: &str) -> Value {
     json!({
-        "metadata": { "name": pod_name(node), "namespace": namespace },
+        "metadata": {
+            "name": pod_name(node),
+            "namespace": namespace,
+            // As in the DaemonSet; `rdmanet check` finds agents by it.
+            "labels": { "app.kubernetes.io/name": ACCOUNT },
+        },
         "spec": {
             "serviceAccountName": ACCOUNT,
             "nodeName": node,

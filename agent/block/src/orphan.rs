@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! When the controller may end a block. The agent of a node ends blocks of earlier registrations of its own name by the same
-//! rules, and no others. Ending deletes the block; then any node may claim its name.
+//! When the controller may delete a block. The agent of a node deletes blocks of earlier registrations of its own name by the
+//! same rules, and no others. After the deletion any node may claim the block's name.
 //!
 //! Five facts must hold together: the Node is gone, no pod is bound to a node of that name, the owner's last report had no
 //! address in use, the block is `Orphaned`, and its version stayed the same for a whole quarantine, measured by the monotonic
-//! clock of the process that judges.
+//! clock of the process that decides.
 //!
 //! A node that is only cut off keeps its blocks for as long as its Node object exists. An administrator or a cloud deletes that
 //! object to state that the machine is dead. The quarantine is the time that a mistake has until it does harm.
@@ -51,7 +51,7 @@ pub struct Quarantine {
     pub in_use: Option<Duration>,
 }
 
-/// What the judge may do with the block.
+/// The action that the decider may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OrphanAction {
     /// Leave it to its owner.
@@ -66,7 +66,7 @@ pub enum OrphanAction {
     Delete,
 }
 
-/// The judging process.
+/// The deciding process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Decider {
     /// The controller.
@@ -75,8 +75,9 @@ pub enum Decider {
     Namesake,
 }
 
-/// What the judge may do with the block `record` at `version`, given the state of the node. `in_use`: the owner's last report had
-/// addresses in use. A namesake ignores `in_use`, since its own store shows that no pod here has an address of the block.
+/// The action that the decider may take for the block `record` at `version`, given the state of the node. `in_use`: the owner's
+/// last report had addresses in use. A namesake ignores `in_use`, since its own store shows that no pod here has an address of
+/// the block.
 #[expect(
     clippy::too_many_arguments,
     reason = "each is a fact that is read apart from the others"
@@ -118,7 +119,8 @@ pub fn decide(
     }
 }
 
-/// What the judge may do with an orphan whose node is gone. `watched`: since when the orphan has its present version.
+/// The action that the decider may take for an orphan whose node is gone. `watched`: since when the orphan has its present
+/// version.
 fn orphaned(in_use: bool, watched: Option<&Watched>, quarantine: Quarantine) -> OrphanAction {
     let Some(Watched { unchanged, .. }) = watched else {
         return OrphanAction::Observe;

@@ -16,7 +16,7 @@ use stateright::{Checker, HasDiscoveries, Model, Property};
 
 const UNIQUE: &str = "one address, one pod";
 const COMES_FREE: &str = "the block comes free once faults and pods end";
-const KEPT: &str = "what a node has stays its own, whatever another node's token is used for";
+const KEPT: &str = "a stolen token takes no block and no address of another node";
 const BOTH: &str = "both machines have had the address";
 
 /// How a machine may fail.

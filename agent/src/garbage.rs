@@ -52,17 +52,17 @@ impl Garbage {
     async fn round(&mut self) {
         self.attachments.collect().await;
         if let Err(e) = self.leases.collect().await {
-            report(&e, "collection of leases failed");
+            report(&e, "leases");
         }
     }
 }
 
 /// An API server that does not answer is in the log already.
-fn report(error: &ReconcileError, what: &'static str) {
+fn report(error: &ReconcileError, garbage: &'static str) {
     if error.is_unanswered() {
-        tracing::debug!(error = %error, "{what}");
+        tracing::debug!(garbage, error = %error, "garbage collection failed");
     } else {
-        tracing::warn!(error = %error, "{what}");
+        tracing::warn!(garbage, error = %error, "garbage collection failed");
     }
 }
 

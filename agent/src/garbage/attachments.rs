@@ -42,7 +42,7 @@ impl Attachments {
             tracing::info!(socket = %self.agent.config.collector.display(), "the collector answers");
         }
         if let Err(e) = self.collect_all(dead).await {
-            report(&e, "collection of attachments failed");
+            report(&e, "attachments");
         }
     }
 

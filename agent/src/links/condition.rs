@@ -161,9 +161,13 @@ impl ConditionWriter {
             .write_node_condition(api, kind::LINKS_READY, wanted.clone())
             .await?;
         if let Some(wanted) = wanted {
-            let (status, reason) = (wanted.status, wanted.reason);
-            let condition = kind::LINKS_READY;
-            tracing::info!(condition, status, reason, "{}", wanted.message);
+            tracing::info!(
+                condition = kind::LINKS_READY,
+                status = wanted.status,
+                reason = wanted.reason,
+                text = wanted.message,
+                "wrote a Node condition"
+            );
         }
         if self.problem.take().is_some() {
             tracing::info!(

@@ -44,7 +44,7 @@ pub(crate) enum Conclusion {
 pub(crate) fn conclude(namespace: Namespace, pod: &PodState) -> Conclusion {
     let namespace = match namespace {
         Namespace::Gone => "its network namespace is gone",
-        Namespace::Replaced => "the name of its network namespace stands for another one",
+        Namespace::Replaced => "its network namespace was replaced by another of the same name",
     };
     let pod = match pod {
         PodState::Exists => {
@@ -52,7 +52,7 @@ pub(crate) fn conclude(namespace: Namespace, pod: &PodState) -> Conclusion {
                 "{namespace}, but its pod is there and may be about to DEL"
             ));
         }
-        PodState::Gone => "and its Pod object too".to_owned(),
+        PodState::Gone => "and its Pod object is gone".to_owned(),
         PodState::Replaced(uid) => format!("and the name of its pod has passed to {uid}"),
         PodState::HasNewerSandbox => "and its pod has a newer sandbox".to_owned(),
         PodState::Unnamed => "and it was of no pod".to_owned(),

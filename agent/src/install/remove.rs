@@ -115,7 +115,7 @@ fn restore_foreign(directory: &Directory, name: &str, out: &mut dyn Write) -> Re
     let aside = directory.aside(name);
     if aside.symlink_metadata().is_ok() {
         rename(&aside, &directory.entry(name))?;
-        say(out, format_args!("{name} is what it was before rdmanet"));
+        say(out, format_args!("restored the earlier {name}"));
     }
     Ok(())
 }

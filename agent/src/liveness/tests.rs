@@ -32,6 +32,9 @@ fn the_reason_for_an_unused_address_names_the_netns_and_the_pod() {
         let Conclusion::Unused(why) = conclude(Namespace::Replaced, &pod) else {
             panic!("kept")
         };
-        assert!(why.contains("stands for another") && why.contains(word), "{why}");
+        assert!(
+            why.contains("was replaced by another of the same name") && why.contains(word),
+            "{why}"
+        );
     }
 }

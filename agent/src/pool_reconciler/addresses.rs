@@ -201,7 +201,7 @@ impl Addresses {
             return Ok(Some(format!("pool {} {why}", self.context.pool)));
         }
         Ok(Some(format!(
-            "{ip} lies in {cidr} of node {node}, whose agent has not noted yet that the address is reserved (generation {} of pool {}, it has {noted}); try again, and look after that agent if this stays",
+            "{ip} lies in {cidr} of node {node}, whose agent has not noted yet that the address is reserved (generation {} of pool {}, it has {noted}); try again; if the error repeats, check that agent",
             accepted.generation, self.context.pool
         )))
     }

@@ -279,7 +279,7 @@ impl PoolReconciler {
         Error::new(
             Code::ADDRESS_IN_USE,
             format!(
-                "{ip} lies in {}, which node {} gives to its own pods (pool {}); list it in spec.reserved of pool {}, so that nodes leave it to who asks for it",
+                "{ip} lies in {}, which node {} gives to its own pods (pool {}); list it in spec.reserved of pool {}, then no node allocates it to other pods",
                 block.spec.cidr, block.spec.owner.node, block.spec.pool, self.context.pool
             ),
         )

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What every component of a [`PoolReconciler`](super::PoolReconciler) works with: the agent, the pool, and what both say now.
+//! What every component of a [`PoolReconciler`](super::PoolReconciler) works with: the agent, the pool, and the current state of both.
 //!
 //! Invariant: a [`PoolContext`] has no state of its own. Two calls differ only if files, watches or the API server have changed.
 

@@ -352,7 +352,7 @@ impl<'a> StickyAddresses<'a> {
             Wait::Sandbox => "in a sandbox whose DEL is still to come; try again".to_owned(),
             Wait::SamePod => "and that is this very pod; see which of the two runs, and try again".to_owned(),
             Wait::Agent => {
-                "and that node's agent has not said otherwise; try again, and look after that agent if this stays"
+                "and that node's agent has not reported the release; try again; if the error repeats, check that agent"
                     .to_owned()
             }
             Wait::Quarantine => format!(

@@ -75,7 +75,7 @@ async fn an_address_is_released_only_after_both_its_netns_and_its_pod_are_gone()
     until("the address is freed", async || released(&node, "one").is_some()).await;
     let line = released(&node, "one").unwrap();
     assert!(
-        line.contains("its network namespace is gone, and its Pod object too"),
+        line.contains("its network namespace is gone, and its Pod object is gone"),
         "{line}"
     );
     assert_eq!(released(&node, "two"), None);

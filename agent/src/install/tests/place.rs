@@ -106,7 +106,7 @@ fn a_replaced_foreign_program_is_kept_and_restored_by_the_uninstallation() {
     assert_eq!(node.read("/opt/cni/bin/cni-ipoib.foreign"), "mine");
     assert_says(
         &output_of(|out| uninstall(&node.removal_of_a_whole_node(), out)).unwrap(),
-        "cni-ipoib is what it was before rdmanet",
+        "restored the earlier cni-ipoib",
     );
     assert_eq!(node.read("/opt/cni/bin/cni-ipoib"), "mine");
     assert_eq!(node.names(BIN), ["cni-ipoib", "loopback"]);

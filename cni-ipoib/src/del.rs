@@ -72,7 +72,7 @@ fn entry_for_del(node: &Node, call: &Call, attachment: &Attachment) -> Result<Op
         Err(Error::Io {
             what, path, source, ..
         }) => {
-            tracing::warn!(%source, "cannot {what} {}; continuing without the journal entry", path.display());
+            tracing::warn!(operation = what, file = %path.display(), error = %source, "cannot open the journal entry; continuing without it");
             Ok(None)
         }
         Err(other) => Err(other),

@@ -51,7 +51,7 @@ pub fn run_process() -> ExitCode {
     match serve(&env) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!("the collector ended: {error}");
+            tracing::error!(%error, "the collector failed");
             ExitCode::FAILURE
         }
     }

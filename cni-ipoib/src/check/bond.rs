@@ -93,7 +93,7 @@ fn compare_port(bond: &Link, link: &Link, port: &Child, findings: &mut Vec<Strin
         findings.push(format!("{about} is not in it any more"));
     } else if !link.carrier && !port.carrier_timeout.is_zero() {
         findings.push(format!(
-            "{about} has no carrier though {} carries traffic, so that nothing stands in for the other one",
+            "{about} has no carrier though {} carries traffic, so the bond cannot fail over",
             port.parent
         ));
     }

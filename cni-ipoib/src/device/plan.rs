@@ -119,8 +119,8 @@ fn guid(config: &Config, host: &Host, facts: &Facts) -> Result<Option<Guid>, Err
     if asked.is_some() && host.master.device.is_none() {
         kept(
             host,
-            "this kernel does not tell which device a link is on, so that it could not be found again with another GUID".to_owned(),
-            "use Linux 5.14 or newer, or give the function its GUID before it is handed out",
+            "this kernel does not report the device of a link, so the plugin could not find the link again with another GUID".to_owned(),
+            "use Linux 5.14 or newer, or set the GUID of the function before a pod gets it",
         )?;
     }
     Ok(asked)

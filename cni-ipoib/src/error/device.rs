@@ -19,7 +19,7 @@ pub enum DeviceError {
         remedy: String,
     },
     /// Another pod owns it, or an ADD is about to move it.
-    #[error("{link} belongs to {holder}; it can be had when that pod is gone")]
+    #[error("{link} belongs to {holder}; try again after that pod is deleted")]
     Taken {
         /// The link.
         link: String,

@@ -200,7 +200,7 @@ fn of_configuration() -> Vec<(Error, u32, &'static str, &'static str)> {
                 holder: "a/net1".to_owned(),
             }),
             11,
-            "ib1 belongs to a/net1; it can be had when that pod is gone",
+            "ib1 belongs to a/net1; try again after that pod is deleted",
             "",
         ),
         (

@@ -102,7 +102,7 @@ fn in_pod(asked: Option<&Rdma>, link: &Link) -> Result<Option<Grant>, Error> {
             rdma,
             RdmaError::Missing {
                 link: link.name.clone(),
-                reason: "it is in the pod (linkInContainer), and in exclusive mode its device is there already or cannot be told"
+                reason: "it is in the pod (linkInContainer), and in exclusive mode its device is already in the pod or unknown"
                     .to_owned(),
             }
             .into(),

@@ -47,7 +47,7 @@ fn every_change_of_a_port_is_reported() {
             pod[2].master = None;
         }),
         (
-            "its port net1p1 (on ib1) has no carrier though ib1 carries traffic, so that nothing stands in for the other one",
+            "its port net1p1 (on ib1) has no carrier though ib1 carries traffic, so the bond cannot fail over",
             |pod| pod[2].carrier = false,
         ),
         (

@@ -23,7 +23,7 @@ fn each_error_has_its_code_and_a_remedy() {
                 holder: "a/net1".to_owned(),
             },
             Code::TRY_AGAIN,
-            "ib1 belongs to a/net1; it can be had when that pod is gone",
+            "ib1 belongs to a/net1; try again after that pod is deleted",
         ),
         (
             DeviceError::GuidInUse {

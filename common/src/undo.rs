@@ -97,7 +97,7 @@ impl<'c, C> Undo<'c, C> {
 impl<C> Drop for Undo<'_, C> {
     fn drop(&mut self) {
         for failure in self.take_back() {
-            tracing::error!("undo: {failure}");
+            tracing::error!(step = %failure.step, error = %failure.reason, "cannot undo a step");
         }
     }
 }

@@ -90,7 +90,7 @@ pub fn dispatch(
     let (status, document) = match answer {
         Ok(document) => (0, document),
         Err(error) => {
-            tracing::debug!(code = error.code.0, details = error.details, "{}", error.msg);
+            tracing::debug!(code = error.code.0, error = %error.msg, details = error.details, "the call failed");
             (1, Some(error.to_json(version)))
         }
     };
@@ -146,7 +146,7 @@ fn serve(
     };
     let (args, args_text) = match read_args(env) {
         Err(error) if del => {
-            tracing::warn!("{}; ignored, since DEL does not need CNI_ARGS", error.msg);
+            tracing::warn!(error = %error.msg, "ignored CNI_ARGS: DEL does not need them");
             (Args::default(), String::new())
         }
         args => args?,
@@ -212,7 +212,7 @@ fn read_args(env: &Env) -> Result<(Args, String), Error> {
 /// so nothing exists. After an error the runtime would repeat DEL and keep the pod, whose names cannot be
 /// corrected.
 fn nothing_to_undo(error: &Error) -> Option<Value> {
-    tracing::warn!("{}; ADD refuses that, so there is nothing to undo", error.msg);
+    tracing::warn!(error = %error.msg, "nothing to undo: ADD refuses such a call");
     None
 }
 

@@ -23,7 +23,8 @@ pub fn run_process<P: Plugin>(make: impl FnOnce(&Env) -> Result<P, Error>) -> Ex
         .to_string_lossy();
     if env.get("CNI_COMMAND").is_ok_and(|command| command == Some("ADD")) && stdout_was_closed() {
         tracing::error!(
-            "stdout was closed when {program} started, so the result of ADD would be lost; nothing was done"
+            %program,
+            "stdout was closed at the start, so the result of ADD would be lost; nothing was done"
         );
         return ExitCode::from(1);
     }

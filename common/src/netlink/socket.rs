@@ -132,7 +132,7 @@ impl<F: Family> Socket<F> {
             self.receive()
         })?;
         for reason in &answers.undecoded {
-            tracing::warn!("netlink: object left out of a list, cannot decode it: {reason}");
+            tracing::warn!(error = %reason, "left an object out of a netlink list: cannot decode it");
         }
         Ok(answers.objects)
     }

@@ -73,7 +73,7 @@ impl TryFrom<String> for IfName {
             format!("it holds {c:?}")
         } else if text.bytes().any(|byte| byte == 0xa0) {
             // The kernel checks bytes, and `isspace(0xa0)` of lib/ctype.c is true.
-            "it holds the byte 0xa0, which the kernel takes for a space".to_owned()
+            "it holds the byte 0xa0, which the kernel treats as a space".to_owned()
         } else if matches!(text.as_str(), "all" | "default") {
             format!("the kernel keeps that name for settings (/proc/sys/net/ipv4/conf/{text})")
         } else {

@@ -189,7 +189,7 @@ impl Config {
     /// Logs the notes as warnings.
     pub fn log_notes(&self) {
         for note in &self.notes {
-            tracing::warn!("network {}: {note}", self.place.network);
+            tracing::warn!(network = self.place.network, %note, "a setting is valid but probably not intended");
         }
     }
 
@@ -286,7 +286,11 @@ fn tell_of_one_node(ipam: &RawIpam, call: &Call, notes: &mut Vec<String>) {
 fn ignore(ipam: &RawIpam, place: &Place) {
     for (key, value) in ipam.ignored() {
         if value.is_some() {
-            tracing::debug!("network {}: ipam.{key} is ignored", place.network);
+            tracing::debug!(
+                network = place.network,
+                key,
+                "ignored a key of ipam that has no effect here"
+            );
         }
     }
 }

@@ -11,14 +11,14 @@ pub(crate) fn del(node: &Node, call: &Call, owner: &Attachment) -> Result<(), Er
         Ok(place) => place,
         Err(error) => {
             // ADD refuses such a place, so nothing exists. An error would keep the pod from being deleted.
-            tracing::warn!("nothing to release for {owner}: {}", error.msg);
+            tracing::warn!(attachment = %owner, error = %error.msg, "nothing to release: ADD refuses such a configuration");
             return Ok(());
         }
     };
     let store = Store::new(&place, node)?;
     if let Some(locked) = store.enter_for(owner)? {
         let found = locked.release(owner)?.is_some();
-        tracing::debug!(found, "released {owner} of network {}", place.network);
+        tracing::debug!(network = place.network, attachment = %owner, found, "released the lease of an attachment");
     }
     Ok(())
 }

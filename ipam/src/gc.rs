@@ -80,7 +80,9 @@ fn collect_some(locked: &Locked, scope: &Scope, owners: &[Attachment]) -> Vec<Er
             _ => {}
         }
         match locked.end(owner) {
-            Ok(_) => tracing::info!("released {owner} of {}, which is no longer valid", scope.place),
+            Ok(_) => {
+                tracing::info!(store = scope.place, attachment = %owner, "released the lease of an attachment that is no longer valid");
+            }
             Err(error) => errors.push(error),
         }
     }

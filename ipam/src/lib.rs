@@ -118,7 +118,7 @@ impl<D: Disk, C: Clock> Plugin for RdmaIpam<D, C> {
             Ok(None) => del::del(&node, call, attachment),
             // ADD refuses such a place, so nothing exists. An error would keep the pod from being deleted.
             Err(error) => {
-                tracing::warn!("nothing to release for {attachment}: {}", error.msg);
+                tracing::warn!(%attachment, error = %error.msg, "nothing to release: ADD refuses such a configuration");
                 Ok(())
             }
         }

@@ -272,7 +272,7 @@ impl<'n> Store<'n> {
             return;
         }
         if let Err(e) = disk::close_to_others(&self.network, lock) {
-            tracing::debug!("cannot close {} to other users: {e}", self.network.display());
+            tracing::debug!(dir = %self.network.display(), error = %e, "cannot close the store to other users");
         }
     }
 

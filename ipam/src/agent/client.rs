@@ -81,10 +81,7 @@ impl Client {
                 .and_then(|mut stream| send(&mut stream, &line, now))
         });
         if let Ok(Err(e)) = sent {
-            tracing::debug!(
-                "cannot send the release to the agent at {}: {e}; the agent finds it later",
-                self.socket.display()
-            );
+            tracing::debug!(socket = %self.socket.display(), error = %e, "cannot send the release to the agent; the agent finds it later");
         }
     }
 

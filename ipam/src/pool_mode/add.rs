@@ -30,11 +30,7 @@ pub(crate) fn add(pools: &Pools, call: &Call, owner: &Attachment, netns: &Path) 
             Ok(result) => {
                 let result = for_main_plugin(result, config.probes);
                 for refusal in &refusals {
-                    tracing::warn!(
-                        "network {}: {owner} has addresses of pool {pool} instead, since {}",
-                        config.place.name,
-                        refusal.msg
-                    );
+                    tracing::warn!(network = config.place.name, attachment = %owner, %pool, error = %refusal.msg, "allocated addresses of a later pool: an earlier one refused");
                 }
                 return Ok(result);
             }
@@ -90,7 +86,7 @@ fn early(
         match Attempt::new(pools, pool, config, owner, sandbox)?.run_early() {
             Ok(Some(result)) => return Ok(Some(result)),
             Ok(None) => {}
-            Err(error) => tracing::debug!("no resting address of pool {pool}: {}", error.msg),
+            Err(error) => tracing::debug!(%pool, error = %error.msg, "cannot allocate a resting address"),
         }
     }
     Ok(None)

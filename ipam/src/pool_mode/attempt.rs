@@ -273,7 +273,7 @@ impl<'a> Attempt<'a> {
         if !replies.granted.is_empty()
             && let Err(error) = locked.end_asking(self.owner)
         {
-            tracing::warn!("{}; the agent removes it", error.msg);
+            tracing::warn!(attachment = %self.owner, error = %error.msg, "cannot remove the record of a request; the agent removes it");
         }
         Ok(lease.result)
     }
@@ -285,7 +285,7 @@ impl<'a> Attempt<'a> {
             .enter()
             .and_then(|locked| locked.end_asking(self.owner));
         if let Err(error) = ended {
-            tracing::warn!("{}; the agent finds it later", error.msg);
+            tracing::warn!(attachment = %self.owner, error = %error.msg, "cannot remove the record of a request; the agent finds it later");
         }
         self.pools.agent.notify(&Request {
             ips: granted.to_vec(),

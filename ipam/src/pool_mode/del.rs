@@ -34,7 +34,7 @@ fn release(pools: &Pools, name: &PoolName, owner: &Attachment) -> Result<(), Err
         locked.end_asking(owner)?;
     }
     drop(locked);
-    tracing::debug!(found = released.is_some(), "released {owner} of pool {name}");
+    tracing::debug!(pool = %name, attachment = %owner, found = released.is_some(), "released the lease of an attachment");
     let objects = released.unwrap_or_default();
     if asking || !objects.is_empty() {
         pools.agent.notify(&Request {

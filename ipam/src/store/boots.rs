@@ -70,7 +70,7 @@ impl Store<'_> {
                     network.display()
                 ),
             )),
-            Err(e) => Err(failed("tell the file system of", network, &e)),
+            Err(e) => Err(failed("read the file system type of", network, &e)),
         }
     }
 
@@ -151,12 +151,9 @@ impl Store<'_> {
         for path in self.other_boots()? {
             match self.node.disk.remove_tree(&path) {
                 Err(e) if e.kind() != ErrorKind::NotFound => {
-                    tracing::warn!(
-                        "cannot remove {}, leases of an earlier boot: {e}; remove it by hand",
-                        path.display()
-                    );
+                    tracing::warn!(dir = %path.display(), error = %e, "cannot remove the leases of an earlier boot; remove the directory by hand");
                 }
-                _ => tracing::debug!("removed {}, leases of an earlier boot", path.display()),
+                _ => tracing::debug!(dir = %path.display(), "removed the leases of an earlier boot"),
             }
         }
         Ok(())

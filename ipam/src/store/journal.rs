@@ -62,10 +62,7 @@ impl Locked<'_> {
         if made.is_err()
             && let Err(again) = self.undo_adding()
         {
-            tracing::warn!(
-                "cannot undo an unfinished lease, the next call will: {}",
-                again.msg
-            );
+            tracing::warn!(error = %again.msg, "cannot undo an unfinished lease; the next call will");
         }
         made
     }
@@ -101,10 +98,7 @@ impl Locked<'_> {
             other => other,
         };
         if let Err(e) = written {
-            tracing::debug!(
-                "cannot write {}: {e}; the next search begins at the start of the range",
-                path.display()
-            );
+            tracing::debug!(file = %path.display(), error = %e, "cannot write the cursor; the next search begins at the start of the range");
         }
     }
 
@@ -359,10 +353,7 @@ fn full_is_false(done: io::Result<()>, action: &str, path: &Path) -> Result<bool
     match done {
         Ok(()) => Ok(true),
         Err(e) if is_full(&e) => {
-            tracing::warn!(
-                "cannot {action} {}: {e}; its addresses may be allocated again at once",
-                path.display()
-            );
+            tracing::warn!(operation = action, file = %path.display(), error = %e, "cannot write the end of a lease; its addresses may be allocated again at once");
             Ok(false)
         }
         Err(e) => Err(failed(action, path, &e)),

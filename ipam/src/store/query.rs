@@ -139,10 +139,7 @@ impl Locked<'_> {
         for ip in self.addresses()? {
             let path = self.store.address_path(ip);
             let Some(lease) = self.store.lease_in(&path) else {
-                tracing::warn!(
-                    "{} is not a lease and blocks its address; remove it if the address is unused",
-                    path.display()
-                );
+                tracing::warn!(file = %path.display(), "the file is not a lease and blocks its address; remove it if the address is unused");
                 continue;
             };
             if !self.store.has_lease(&lease.owner)
@@ -200,7 +197,7 @@ impl Store<'_> {
             })
         };
         for foreign in names.iter().filter(|name| owner(name).is_none()) {
-            tracing::warn!("{} is not a lease; remove it", path.join(foreign).display());
+            tracing::warn!(file = %path.join(foreign).display(), "the file is not a lease; remove it");
         }
         Ok(names.iter().filter_map(owner).collect())
     }

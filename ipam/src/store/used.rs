@@ -73,7 +73,7 @@ impl Locked<'_> {
             other => other,
         };
         if let Err(e) = appended {
-            tracing::debug!("cannot write {}: {e}; {ip} will be probed again", path.display());
+            tracing::debug!(file = %path.display(), %ip, error = %e, "cannot record a used address; it will be probed again");
         }
     }
 

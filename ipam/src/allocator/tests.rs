@@ -302,7 +302,7 @@ impl std::fmt::Display for Ipv4 {
 proptest! {
     /// Compares with the simplest allocator: a list of all usable addresses, searched from the cursor.
     #[test]
-    fn gives_what_a_list_of_all_addresses_gives(
+    fn the_allocator_agrees_with_an_exhaustive_list(
         excluded in prop::collection::vec((0_u8..=255, 0_u8..40), 0..6),
         taken in prop::collection::btree_set(0_u8..=255, 0..256),
         resting in prop::collection::btree_set(0_u8..=255, 0..60),

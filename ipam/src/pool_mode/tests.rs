@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 mod allocate;
-mod ask;
 mod early;
 mod faults;
 mod local;
 mod reboot;
+mod requests;
 mod several;
 
 use crate::agent::{Reply, Request};

@@ -106,7 +106,7 @@ fn ranges_of_a_pool_that_was_never_accepted_are_damage() {
 proptest! {
     /// Compares the result with a search over all single addresses.
     #[test]
-    fn what_is_given_is_what_a_walk_over_all_addresses_finds(
+    fn usable_addresses_equal_a_search_of_all_addresses(
         starts in prop::collection::btree_set(0_u8..32, 0..6),
         excluded in prop::collection::vec((0_u8..=255, 0_u8..8), 0..4),
         reserved in prop::collection::vec(0_u8..=255, 0..4),

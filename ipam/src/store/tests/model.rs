@@ -142,7 +142,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn any_order_of_calls_does_what_the_model_says(events in prop::collection::vec(event(), 1..60)) {
+    fn any_order_of_calls_matches_the_model(events in prop::collection::vec(event(), 1..60)) {
         let fixture = single("10.0.0.0/29");
         let mut model = Model::default();
         for event in &events {

@@ -201,7 +201,7 @@ fn place<'r>(sets: &'r [Vec<Range>], request: &Request) -> Result<(usize, &'r Ra
             return Err(Error::new(
                 Code::ADDRESS_EXCLUDED,
                 format!(
-                    "{request} is {what} in {} ({range}) and is never handed out",
+                    "{request} is {what} in {} ({range}) and is never allocated",
                     range.place
                 ),
             ));

@@ -53,7 +53,7 @@ impl Standing {
             return Self::Good;
         }
         let Some(Confirmed(at)) = confirmed() else {
-            return Self::Unproven("nothing tells when the agent last saw them".to_owned());
+            return Self::Unproven("there is no record of the agent's last confirmation".to_owned());
         };
         let date = humantime::format_rfc3339_seconds(at);
         match clock.now().duration_since(at) {

@@ -104,7 +104,7 @@ impl AgentNeed {
             Self::Namespace { namespace, admitted } => Error::new(
                 Code::POOL_NOT_FOR_NAMESPACE,
                 format!(
-                    "{}; label the namespace as the pool's namespaceSelector wants it, or choose another pool",
+                    "{}; label the namespace so that the pool's namespaceSelector matches, or choose another pool",
                     unadmitted(namespace.as_deref(), admitted)
                 ),
             ),

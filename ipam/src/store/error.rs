@@ -52,9 +52,9 @@ fn remedy(error: &io::Error) -> &'static str {
             "run as root on a file system that has hard links; look for SELinux or AppArmor denials as well"
         }
         io::ErrorKind::NotADirectory => {
-            "a file stands where a directory is wanted: move it away or set ipam.dataDir"
+            "the path is a file and must be a directory: move it away or set ipam.dataDir"
         }
-        io::ErrorKind::IsADirectory => "a directory stands where a file is wanted: move it away",
+        io::ErrorKind::IsADirectory => "the path is a directory and must be a file: move it away",
         io::ErrorKind::FileTooLarge => "the process may not write files of this size (ulimit -f)",
         io::ErrorKind::NotFound => "it was removed while it was in use; try again",
         _ => "look into dmesg for errors of the disk",

@@ -111,7 +111,7 @@ fn requested(
         AddressPlace::Kept(what) => {
             return Err(Error::new(
                 Code::ADDRESS_EXCLUDED,
-                format!("{request} is {what} and is never handed out"),
+                format!("{request} is {what} and is never allocated"),
             ));
         }
         AddressPlace::Leaving(block) => {

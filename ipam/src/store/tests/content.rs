@@ -202,7 +202,7 @@ fn the_error_names_a_file_in_place_of_the_store() {
         fixture.status().unwrap_err(),
     ] {
         assert!(
-            error.msg.contains("/net") && error.msg.contains("a file stands where a directory is wanted"),
+            error.msg.contains("/net") && error.msg.contains("the path is a file and must be a directory"),
             "{error}"
         );
     }

@@ -69,7 +69,7 @@ pub fn start(config: Config, clients: impl Into<Clients>, supervisor: &Superviso
             Ok(Event::InitDone) => {}
             Err(e) => {
                 watcher_context.metrics.watch_failed();
-                tracing::warn!(error = causes(&e), "watching pools failed; trying again");
+                tracing::warn!(error = causes(&e), "watching pools failed; retrying");
             }
         }
         std::future::ready(())

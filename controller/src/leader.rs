@@ -119,7 +119,7 @@ impl Leader {
             if let Err(error) = Box::pin(self.round()).await
                 && !stop.is_cancelled()
             {
-                tracing::warn!(%error, "reconciling all pools failed; trying again");
+                tracing::warn!(%error, "reconciling all pools failed; retrying");
             }
             if self.wait_for_round(&stop).await {
                 break;
@@ -165,7 +165,7 @@ impl Leader {
     async fn handle_requests(&mut self) {
         for pool in self.pools_with_requests() {
             if let Err(error) = self.handle_request(&pool).await {
-                tracing::warn!(pool = pool.metadata.name, %error, "handling requests for addresses failed; trying again");
+                tracing::warn!(pool = pool.metadata.name, %error, "handling requests for addresses failed; retrying");
             }
         }
     }
@@ -201,7 +201,7 @@ impl Leader {
         self.send_orphan_inputs();
         for pool in self.context.pools.state() {
             if let Err(error) = self.reconcile(&pool).await {
-                tracing::warn!(pool = pool.metadata.name, %error, "reconciling a pool failed; trying again");
+                tracing::warn!(pool = pool.metadata.name, %error, "reconciling a pool failed; retrying");
             }
         }
         let unlisted = self.unlist().await;

@@ -38,7 +38,7 @@ pub(super) async fn run(context: &Context, leads: watch::Sender<bool>, stop: &Ca
         };
         set_leadership(&leads, false);
         let Some(error) = error else { return };
-        tracing::warn!(%error, lease = NAME, "taking part in the leader election failed; trying again");
+        tracing::warn!(%error, lease = NAME, "taking part in the leader election failed; retrying");
         tokio::select! {
             () = stop.cancelled() => return,
             () = sleep(PAUSE) => {}

@@ -94,7 +94,7 @@ impl OrphanCollector {
                     if let Err(error) = Box::pin(self.collect(&inputs)).await
                         && !stop.is_cancelled()
                     {
-                        tracing::warn!(%error, "orphan collection failed; trying again");
+                        tracing::warn!(%error, "orphan collection failed; retrying");
                     }
                     if std::mem::take(&mut self.has_changed) {
                         self.changed_addresses.send_replace(());
@@ -191,7 +191,7 @@ impl OrphanCollector {
                     Ok(true) => drop(self.watched.remove(&name)),
                     Ok(false) => {}
                     Err(trouble) => {
-                        tracing::warn!(block = name, error = %trouble, "restarting the quarantine of a block failed; trying again");
+                        tracing::warn!(block = name, error = %trouble, "restarting the quarantine of a block failed; retrying");
                         timed_out |= trouble.is_unanswered();
                     }
                 }
@@ -339,7 +339,7 @@ impl OrphanCollector {
 fn log_refusal(node: &str, error: ReconcileError) -> Result<(), ReconcileError> {
     match error {
         ReconcileError::Api(trouble) if !trouble.is_unanswered() => {
-            tracing::warn!(node, error = %trouble, "collecting an orphan failed; trying again");
+            tracing::warn!(node, error = %trouble, "collecting an orphan failed; retrying");
             Ok(())
         }
         error => Err(error),

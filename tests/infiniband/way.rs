@@ -16,14 +16,14 @@ fn driver(node: &Node, port: &str) -> String {
 #[test]
 fn rdmanet_node_shows_how_each_port_creates_children() {
     run(|node| {
-        let answer = crate::look::look(node);
+        let answer = crate::rdmanet_node::node_output(node);
         for (hca, port) in [("softib0", "ib0"), ("softib1", "ib1"), ("softib2", "ib2")] {
             let way = match driver(node, port).as_str() {
                 "ib_ipoib" => "direct",
                 "mlx5_core[ib_ipoib]" => "moved",
                 other => panic!("{port} has driver {other}"),
             };
-            let shown = crate::look::port(&answer, hca);
+            let shown = crate::rdmanet_node::port(&answer, hca);
             assert_eq!(shown["children"], json!(way), "{}", answer.text);
         }
     });

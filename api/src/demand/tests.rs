@@ -34,16 +34,16 @@ fn has_news(demand: &Demand) -> bool {
 
 #[test]
 fn an_open_request_and_a_newly_shared_block_wake_the_controller() {
-    let (demand, pool_with_wish) = (Demand::default(), pool("rail0", &wanted()));
+    let (demand, pool_with_request) = (Demand::default(), pool("rail0", &wanted()));
     assert!(!has_news(&demand));
-    demand.observe_pool(&pool_with_wish);
+    demand.observe_pool(&pool_with_request);
     assert!(has_news(&demand));
     assert!(!has_news(&demand));
-    demand.observe_block(&block("other", "Active"), &pool_with_wish);
+    demand.observe_block(&block("other", "Active"), &pool_with_request);
     assert!(!has_news(&demand));
-    demand.observe_block(&block("asked", "Active"), &pool_with_wish);
+    demand.observe_block(&block("asked", "Active"), &pool_with_request);
     assert!(has_news(&demand));
-    demand.observe_block(&block("other", "Shared"), &pool_with_wish);
+    demand.observe_block(&block("other", "Shared"), &pool_with_request);
     assert!(has_news(&demand));
     demand.observe_block(&block("other", "Shared"), &pool("rail0", &json!({})));
     assert!(!has_news(&demand));

@@ -13,7 +13,7 @@
 
 mod credentials;
 mod import;
-mod look;
+mod output;
 mod release;
 mod whereabouts;
 

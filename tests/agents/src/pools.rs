@@ -262,15 +262,15 @@ impl Site {
     }
 
     /// Sets the Ready condition of a node, as the node lifecycle controller does when a kubelet stops or starts reporting.
-    pub async fn hear_node(&self, name: &str, heard: bool) {
+    pub async fn set_node_ready(&self, name: &str, ready: bool) {
         let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(self.admin.clone());
-        let status = if heard { "True" } else { "Unknown" };
-        let ready = json!({ "status": { "conditions": [{
+        let status = if ready { "True" } else { "Unknown" };
+        let change = json!({ "status": { "conditions": [{
             "type": "Ready", "status": status, "reason": "Test", "message": "",
             "lastHeartbeatTime": null, "lastTransitionTime": null,
         }] } });
         nodes
-            .patch_status(name, &PatchParams::default(), &Patch::Merge(ready))
+            .patch_status(name, &PatchParams::default(), &Patch::Merge(change))
             .await
             .unwrap();
     }

@@ -136,7 +136,7 @@ async fn two_incarnations_of_a_pod_never_have_its_address_at_once() {
 
     // The node of the pod is lost, and an administrator deletes the pod.
     nodes[1].kill();
-    site.hear_node("b", false).await;
+    site.set_node_ready("b", false).await;
     // A pod that is there.
     nodes[0].refused("rail0", &sandbox(0, &again, "third"), &[11], &[]);
     site.remove_pod("db-0").await;
@@ -146,7 +146,7 @@ async fn two_incarnations_of_a_pod_never_have_its_address_at_once() {
     assert_eq!(nodes[0].add_soon("rail0", &third).await, ip);
     // The lost node returns. Its DEL does not affect the new pod.
     nodes[1].start();
-    site.hear_node("b", true).await;
+    site.set_node_ready("b", true).await;
     nodes[1].del("rail0", &new);
     tokio::time::sleep(Duration::from_secs(4)).await;
     let there = only(&site).await.spec;

@@ -12,7 +12,7 @@ fn snapshot_of(name: &str, folder: &str) -> Snapshot {
 }
 
 #[test]
-fn a_link_is_meant_by_whatever_identified_it_before_it_left_the_host() {
+fn a_returned_link_matches_by_its_former_identity() {
     let ens1 = snapshot_of("ens1", "/sys/devices/pci0000:3a/0000:17:00.0");
     let ib0 = snapshot_of("ib0", "/sys/devices/pci0000:3a/0000:3b:00.0");
     let named = |name: &str| ResolvedMaster::Named(name.to_owned());

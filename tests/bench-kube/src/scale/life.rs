@@ -94,7 +94,7 @@ impl Fleet<'_> {
     /// Starts pods on every node, and waits until the counters reach the API server. A refused ADD is repeated, as by a
     /// runtime; here the agent must claim a block before the next attempt, because agents have no socket here.
     pub(crate) async fn add(&self, gauges: &Gauges<'_>, plugin: &Path) -> [Phase; 2] {
-        let (start, start_told) = (gauges.start().await, gauges.start().await);
+        let (start, start_reported) = (gauges.start().await, gauges.start().await);
         let pods = (0..self.pods).flat_map(|pod| (0..self.size).map(move |i| (i, pod)));
         let mut calls: Vec<Call> = pods
             .map(|(i, pod)| Call {
@@ -144,7 +144,12 @@ impl Fleet<'_> {
             );
             tokio::time::sleep(Duration::from_secs(2)).await;
         }
-        [added, gauges.stop("… and told in every block", start_told).await]
+        [
+            added,
+            gauges
+                .stop("… and that is reported in every block", start_reported)
+                .await,
+        ]
     }
 
     /// Restarts every agent.

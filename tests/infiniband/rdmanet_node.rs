@@ -8,7 +8,7 @@ use cli::args::Args;
 use cli::output::{Outcome, Output};
 use tests::{Node, Value, json};
 
-pub(crate) fn look(node: &Node) -> Output {
+pub(crate) fn node_output(node: &Node) -> Output {
     let (state, data) = (node.path("state"), node.path("rdma-ipam"));
     let mut args = vec!["rdmanet".into(), "node".into()];
     args.extend([
@@ -36,7 +36,7 @@ fn rdmanet_node_lists_ports_partitions_and_their_pods() {
         let pod = node.pod();
         let conf = network(node, &json!({"master": "ib1"}));
         pod.attach(&conf, "net1");
-        let answer = look(node);
+        let answer = node_output(node);
         assert_eq!(masters(&answer), ["ib0", "ib1", "ib2"], "{}", answer.text);
         let ib1 = port(&answer, "softib1");
         assert_eq!(
@@ -50,7 +50,7 @@ fn rdmanet_node_lists_ports_partitions_and_their_pods() {
         assert_eq!(port(&answer, "softib0")["usedBy"], json!([]));
         assert!(answer.text.contains("1 attachment"), "{}", answer.text);
         pod.detach(&conf, "net1");
-        assert_eq!(port(&look(node), "softib1")["usedBy"], json!([]));
+        assert_eq!(port(&node_output(node), "softib1")["usedBy"], json!([]));
     });
 }
 
@@ -58,7 +58,7 @@ fn rdmanet_node_lists_ports_partitions_and_their_pods() {
 fn rdmanet_node_reports_ports_without_a_cable_as_unusable() {
     run(|node| {
         cable(1, false);
-        let answer = look(node);
+        let answer = node_output(node);
         assert_eq!(masters(&answer), ["ib0", "ib2"], "{}", answer.text);
         let finding = &answer.json["findings"][0];
         assert_eq!(
@@ -69,7 +69,7 @@ fn rdmanet_node_reports_ports_without_a_cable_as_unusable() {
         );
         cable(0, false);
         cable(2, false);
-        let answer = look(node);
+        let answer = node_output(node);
         assert_eq!(answer.outcome, Outcome::Found);
         assert!(
             answer
@@ -89,7 +89,7 @@ fn rdmanet_node_shows_the_active_port_of_a_bond_and_host_children() {
     run(|node| {
         node.ip("link add link ib2 name ib2.8001 type ipoib pkey 0x8001");
         bonded(node, || {
-            let answer = look(node);
+            let answer = node_output(node);
             assert_eq!(answer.json["bonds"][0]["activeSlave"], "ib0", "{}", answer.text);
             assert!(
                 answer.text.contains("bond0 (active-backup): ib0* ib1"),
@@ -124,7 +124,7 @@ fn a_recorded_node_shows_the_same_ports_as_the_live_node() {
         let recorded = folder.path().join("node1");
         let recorded = ["rdmanet", "node", "--from", recorded.to_str().unwrap()];
         let recorded = cli::run(&Args::parse_from(recorded)).unwrap();
-        let mut live = look(node).json;
+        let mut live = node_output(node).json;
         // A record does not contain the name of a link's driver (docs/cli.md).
         for port in live["ports"].as_array_mut().unwrap() {
             port["children"] = json!("moved");

@@ -110,7 +110,7 @@ impl Cluster {
         run(&mut self.command(&self.kubectl, &words))
     }
 
-    /// The same, for a command that may fail: `Err` is what it said.
+    /// The same, for a command that may fail: `Err` has its output.
     pub(crate) fn try_kubectl(&self, words: &[&str]) -> Result<String, String> {
         let output = self.command(&self.kubectl, words).output().unwrap();
         if output.status.success() {
@@ -125,7 +125,7 @@ impl Cluster {
         self.try_apply(objects).unwrap();
     }
 
-    /// The same, for objects that the API server may refuse: `Err` is what it said.
+    /// The same, for objects that the API server may refuse: `Err` has its output.
     pub(crate) fn try_apply(&self, objects: &[Value]) -> Result<String, String> {
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
         let file = self.folder().join("objects.json");
@@ -154,7 +154,7 @@ impl Cluster {
             .unwrap_or_else(|said| panic!("{command:?} failed at {place}: {said}"))
     }
 
-    /// The same, for a command that may fail: `Err` is what it said.
+    /// The same, for a command that may fail: `Err` has its output.
     pub(crate) fn try_at(&self, place: &str, command: &[&str]) -> Result<String, String> {
         let args = [&[place], command].concat();
         let output = self.command(&here().join("at"), &args).output().unwrap();
@@ -234,7 +234,8 @@ impl Cluster {
         self.folder().join("vm")
     }
 
-    fn folder(&self) -> &Path {
+    /// The folder of the cluster, which is that of its API server too.
+    pub(crate) fn folder(&self) -> &Path {
         self.kubeconfig.parent().unwrap()
     }
 

@@ -2,8 +2,8 @@
 //! Error codes of docs/operate.md as users see them: in the Events of refused pods, through Multus and kubelet.
 
 use crate::cluster::Cluster;
-use crate::operate::has_code;
-use crate::pools::gone;
+use crate::operate::{becomes, has_code, refused, shell};
+use crate::pools::{gone, remove_pool};
 use crate::witnesses::{agree, nothing_left};
 use crate::workload::{network, ready, remove, single, start};
 use serde_json::{Value, json};
@@ -37,6 +37,7 @@ fn networks() -> Vec<Value> {
     vec![
         other("dhcp", &json!({ "ipam": { "type": "dhcp" } })),
         other("no-number", &json!({ "mtu": "x" })),
+        other("nobody", &json!({ "ipam": { "type": "nobody" } })),
         network("nowhere"),
         network(POOLS[0]),
         network(POOLS[1]),
@@ -44,11 +45,12 @@ fn networks() -> Vec<Value> {
 }
 
 /// Pods on node-1: the name, the annotation with the networks, the code.
-fn pods(taken: &str) -> [(&'static str, String, u32); 8] {
+fn pods(taken: &str) -> [(&'static str, String, u32); 9] {
     let with = |address: &str| json!([{ "name": "ib-ipoib", "ips": [address] }]).to_string();
     [
         ("dhcp", "dhcp".into(), 2),
         ("no-number", "no-number".into(), 6),
+        ("nobody", "nobody".into(), 103),
         ("taken", with(taken), 111),
         ("outside", with("192.0.2.1"), 112),
         ("excluded", with("10.20.255.9"), 113),
@@ -102,4 +104,50 @@ fn the_event_of_each_refused_pod_has_the_code_of_the_table() {
         cluster.kubectl(&format!("delete ippools.rdmanet.io {name} --wait=false"));
         gone(&cluster, name);
     }
+}
+
+#[test]
+fn an_address_that_another_host_has_is_refused_until_that_host_gives_it_up() {
+    let cluster = Cluster::lock();
+    // A pool with one address, so that the second pod gets the address that the first one had.
+    let one = json!({
+        "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPPool", "metadata": { "name": "one" },
+        "spec": {
+            "allocation": "PerAddress",
+            "ranges": [{ "subnet": "10.86.0.0/30", "gateway": "none", "exclude": ["10.86.0.2"] }],
+        },
+    });
+    cluster.apply(&[one, network("one")]);
+    becomes(&cluster, "ippool one", "Ready", "True", "Accepted");
+    let first = start(&cluster, "first", "one", "node-1");
+    remove(&cluster, "pod/first");
+    agree(&cluster, 0);
+    let address = |verb: &str| format!("ip address {verb} {}/30 dev ib1", first.address);
+    shell(&cluster, "node-2", &address("add"));
+    refused(&cluster, "second", "one", "node-1", 105);
+    let said = cluster.kubectl("describe pod second");
+    assert!(said.contains(&first.address), "{said}");
+    shell(&cluster, "node-2", &address("del"));
+    assert_eq!(ready(&cluster, "second").address, first.address);
+    remove(&cluster, "pod/second");
+    remove_pool(&cluster, "one");
+}
+
+#[test]
+fn a_file_that_the_plugin_cannot_use_is_named() {
+    let cluster = Cluster::lock();
+    let folder = "/run/rdmanet/attachments";
+    let spoil = format!("mv {folder} {folder}.kept 2>/dev/null; touch {folder}");
+    shell(&cluster, "node-1", &spoil);
+    refused(&cluster, "early", "ib-ipoib", "node-1", 5);
+    let said = cluster.kubectl("describe pod early");
+    assert!(said.contains(folder), "{said}");
+    shell(
+        &cluster,
+        "node-1",
+        &format!("rm {folder}; ! test -e {folder}.kept || mv {folder}.kept {folder}"),
+    );
+    ready(&cluster, "early");
+    remove(&cluster, "pod/early");
+    nothing_left(&cluster);
 }

@@ -2,8 +2,8 @@
 //! The commands of README.md, on nodes that have no plugin of ours.
 
 use crate::cluster::{Cluster, NODES};
-use crate::witnesses::nothing_left;
-use crate::workload::{self, start};
+use crate::operate::shell;
+use std::collections::BTreeSet;
 
 /// What README.md and docs/pools.md tell an administrator to apply, as it stands there.
 pub(crate) fn install(cluster: &Cluster) {
@@ -154,69 +154,113 @@ fn the_documented_removal_leaves_nothing_and_a_second_installation_works() {
     install(&cluster);
 }
 
-/// Waits until kubectl says each of these words about the pods of rdmanet with this name.
-fn says(cluster: &Cluster, name: &str, words: &[&str]) {
-    cluster.until(&format!("the pods of {name} say {words:?}"), || {
-        let said = cluster.kubectl(&format!(
-            "-n rdmanet-system describe pod --show-events -l app.kubernetes.io/name={name}"
-        ));
-        if words.iter().all(|word| said.contains(word)) {
+#[test]
+fn the_image_has_four_programs_their_licences_and_the_bill_of_materials() {
+    let cluster = Cluster::lock();
+    let script = "mkdir -p /run/img && ctr -n k8s.io images mount docker.io/library/rdmanet-agent:0.1.0 /run/img >&2; \
+        cd /run/img && find . -type f; cd /; ctr -n k8s.io images unmount /run/img >&2";
+    let files = shell(&cluster, "node-1", script);
+    let (licences, others): (Vec<&str>, Vec<&str>) = files
+        .lines()
+        .filter(|file| file.starts_with("./"))
+        .partition(|file| file.starts_with("./licenses/"));
+    assert!(!licences.is_empty(), "{files}");
+    let expected = [
+        "./bom.json",
+        "./plugins/cni-ipoib",
+        "./plugins/rdma-ipam",
+        "./rdmanet-agent",
+        "./rdmanet-controller",
+    ];
+    assert_eq!(
+        others.into_iter().collect::<BTreeSet<_>>(),
+        BTreeSet::from(expected)
+    );
+}
+
+/// The second block of docs/install.md, "Apply".
+#[test]
+fn an_image_may_have_another_name() {
+    let cluster = Cluster::lock();
+    let other = "registry.example/net/rdmanet-agent:0.1.0";
+    for node in NODES {
+        let tag = [
+            "ctr",
+            "-n",
+            "k8s.io",
+            "images",
+            "tag",
+            "--force",
+            "docker.io/library/rdmanet-agent:0.1.0",
+            other,
+        ];
+        cluster.at(node, &tag);
+    }
+    let rendered = cluster.kubectl("kustomize conf/base");
+    let file = cluster.folder().join("other-name.yaml");
+    let text = rendered.replace("image: rdmanet-agent:0.1.0", &format!("image: {other}"));
+    std::fs::write(&file, text).unwrap();
+    cluster
+        .try_kubectl(&["apply", "-f", file.to_str().unwrap()])
+        .unwrap();
+    let both = ["daemonset/rdmanet-agent", "deployment/rdmanet-controller"];
+    for owner in both {
+        cluster.rolled_out("rdmanet-system", owner);
+    }
+    cluster.until("every container has the other image", || {
+        let images = cluster.kubectl(
+            "-n rdmanet-system get pods -o jsonpath={.items[*].spec.containers[*].image} {.items[*].spec.initContainers[*].image}",
+        );
+        if images.split_whitespace().all(|image| image == other) {
             Ok(())
         } else {
-            Err(said)
+            Err(images)
         }
     });
+    cluster.kubectl("apply -k conf/base");
+    for owner in both {
+        cluster.rolled_out("rdmanet-system", owner);
+    }
 }
 
-#[test]
-fn the_plugins_stay_until_the_last_pod_that_needs_them_has_ended() {
-    let cluster = Cluster::lock();
-    start(&cluster, "last", "ib-ipoib", "node-1");
-    delete_agents_and_controller(&cluster);
-    cluster.kubectl("apply -k conf/uninstall");
-    says(&cluster, "rdmanet-uninstall", &["last", "node-1"]);
-    let plugins = cluster.at("node-1", &["ls", "/opt/cni/bin"]);
-    assert!(plugins.contains("cni-ipoib"), "{plugins}");
-    workload::remove(&cluster, "pod/last");
-    cluster.rolled_out("rdmanet-system", "daemonset/rdmanet-uninstall");
-    cluster.kubectl("-n rdmanet-system delete daemonset rdmanet-uninstall");
-    cluster.kubectl("apply -k conf/base");
-    cluster.rolled_out("rdmanet-system", "daemonset/rdmanet-agent");
-    add_network(&cluster);
-    nothing_left(&cluster);
-}
+/// Prints one line for each process of a program: its user, its effective capabilities, and whether it is in the network of the node,
+/// sees the node's files and has a token. Argument: the name of the program.
+const RIGHTS: &str = r#"
+    for p in $(pidof "$1"); do
+        echo "$(tr '\0' ' ' </proc/$p/cmdline)user $(awk '/^Uid/ { print $2 }' /proc/$p/status)" \
+            "capabilities $(awk '/^CapEff/ { print $2 }' /proc/$p/status)" \
+            "network $([ "$(readlink /proc/$p/ns/net)" = "$(readlink /proc/1/ns/net)" ] && echo node || echo pod)" \
+            "host $([ -e /proc/$p/root/host ] && echo yes || echo no)" \
+            "token $([ -L /proc/$p/root/var/run/secrets/kubernetes.io/serviceaccount/token ] && echo yes || echo no)"
+    done
+"#;
 
-/// The rows of the table in docs/install.md, "See that it works", that need no other machine.
+/// docs/install.md, "What the pods may do".
 #[test]
-fn an_installation_that_does_not_fit_the_node_says_why() {
+fn each_process_has_the_rights_that_the_page_states() {
     let cluster = Cluster::lock();
-    cluster.kubectl("apply -k conf/overlays/k3s");
-    says(
-        &cluster,
-        "rdmanet-agent",
-        &[
-            "hostPath type check failed",
-            "/var/lib/rancher/k3s/data/cni is not a directory",
-        ],
-    );
-    cluster.kubectl("apply -k conf/base");
     cluster.rolled_out("rdmanet-system", "daemonset/rdmanet-agent");
-
-    let foreign = "/opt/cni/bin/macvlan";
+    let of = |node: &str, program: &str| cluster.at(node, &["sh", "-c", RIGHTS, "sh", program]);
+    let (none, net_admin) = ("0000000000000000", "0000000000001000");
+    let mut controllers = 0;
     for node in NODES {
-        cluster.at(node, &["cp", "/opt/cni/bin/ptp", foreign]);
+        let said = of(node, "rdmanet-agent");
+        let agent = format!("user 0 capabilities {none} network node host no token yes");
+        assert!(
+            said.lines().count() == 1 && said.ends_with(&agent),
+            "{node}: {said}"
+        );
+        let said = of(node, "cni-ipoib");
+        let collector = format!("user 0 capabilities {net_admin} network node host no token no");
+        assert!(
+            said.contains("cni-ipoib collect") && said.ends_with(&collector),
+            "{node}: {said}"
+        );
+        let controller = format!("user 65532 capabilities {none} network pod host no token yes");
+        for line in of(node, "rdmanet-controller").lines() {
+            assert!(line.ends_with(&controller), "{node}: {line}");
+            controllers += 1;
+        }
     }
-    let names = "-n rdmanet-system set env daemonset/rdmanet-agent --containers=install RDMANET_PEER_NAMES";
-    cluster.kubectl(&format!("{names}=macvlan"));
-    says(
-        &cluster,
-        "rdmanet-agent",
-        &["macvlan is there already and is not rdmanet's"],
-    );
-    cluster.kubectl(&format!("{names}-"));
-    cluster.rolled_out("rdmanet-system", "daemonset/rdmanet-agent");
-    for node in NODES {
-        cluster.at(node, &["cmp", "/opt/cni/bin/ptp", foreign]);
-        cluster.at(node, &["rm", foreign]);
-    }
+    assert_eq!(controllers, 2);
 }

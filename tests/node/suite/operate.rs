@@ -9,9 +9,12 @@ use crate::pools::{gone, remove_pool, small_pool};
 use crate::witnesses::{agree, nothing_left};
 use crate::workload::{network, one_on_each, ping, ready, remove, remove_trainers, single, start, trainers};
 use serde_json::{Value, json};
+use std::time::{Duration, Instant};
 
 /// A label that no node has.
 const NOWHERE: &str = "rdmanet.io/nowhere";
+/// A route that keeps the agent and the kubelet of a node away from the service `kubernetes`.
+pub(crate) const NO_ROUTE: &str = "unreachable 10.0.2.97/32";
 
 /// The conditions of an object's status.
 fn conditions(object: &Value) -> Vec<Value> {
@@ -34,7 +37,7 @@ pub(crate) fn becomes(cluster: &Cluster, words: &str, kind: &str, status: &str, 
     });
 }
 
-fn links_become(cluster: &Cluster, node: &str, status: &str, reason: &str) {
+pub(crate) fn links_become(cluster: &Cluster, node: &str, status: &str, reason: &str) {
     becomes(
         cluster,
         &format!("node {node}"),
@@ -44,10 +47,41 @@ fn links_become(cluster: &Cluster, node: &str, status: &str, reason: &str) {
     );
 }
 
-/// Plugs the cable of node-2's port, or pulls it.
-fn cable(cluster: &Cluster, state: &str) {
-    let file = format!("echo {state} >/sys/devices/platform/softib.1/link");
-    cluster.at("vm", &["sh", "-c", &file]);
+/// Plugs the cable of a port, or pulls it.
+pub(crate) fn set_cable(cluster: &Cluster, port: &str, state: &str) {
+    let device = port.strip_prefix("ib").unwrap();
+    let script = format!("echo {state} >/sys/devices/platform/softib.{device}/link");
+    shell(cluster, "vm", &script);
+}
+
+/// The same for the port of node-2.
+pub(crate) fn cable(cluster: &Cluster, state: &str) {
+    set_cable(cluster, "ib1", state);
+}
+
+/// What a shell script prints on a node. The script must succeed.
+pub(crate) fn shell(cluster: &Cluster, node: &str, script: &str) -> String {
+    cluster.at(node, &["sh", "-c", script])
+}
+
+/// The log of the agent on a node.
+pub(crate) fn agent_log(cluster: &Cluster, node: &str) -> String {
+    cluster.until(&format!("the log of the agent of {node}"), || {
+        let agent = agent_of(cluster, node)?;
+        let name = agent["metadata"]["name"].as_str().unwrap();
+        let words = ["-n", "rdmanet-system", "logs", name, "-c", "agent"];
+        cluster.try_kubectl(&words)
+    })
+}
+
+/// The value of a metric that the agent of a node serves, by its name and labels; `None` if the agent does not serve it.
+pub(crate) fn metric(cluster: &Cluster, node: &str, name: &str) -> Option<u64> {
+    let url = "http://127.0.0.1:9471/metrics";
+    let text = cluster.until(&format!("the metrics of the agent of {node}"), || {
+        cluster.try_at(node, &["wget", "-qO-", url])
+    });
+    let value = text.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(value.trim().parse().unwrap())
 }
 
 /// Waits for an Event of the object KIND/NAME with this reason and type.
@@ -107,6 +141,37 @@ fn the_condition_of_a_node_follows_its_cable_and_its_administrator() {
     links_become(&cluster, "node-2", "Unknown", "NoLinks");
     cluster.at("node-2", &["ip", "link", "set", "ib1", "up"]);
     links_become(&cluster, "node-2", "True", "LinksUp");
+    nothing_left(&cluster);
+}
+
+#[test]
+fn a_cable_that_flaps_costs_one_write_in_ten_seconds() {
+    let cluster = Cluster::lock();
+    links_become(&cluster, "node-2", "True", "LinksUp");
+    let writes = || {
+        let log = std::fs::read_to_string(cluster.folder().join("audit.log")).unwrap();
+        let lines = log
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let is = |entry: &Value| {
+            let of = &entry["objectRef"];
+            let by = entry["user"]["username"].as_str().unwrap_or_default();
+            by.ends_with(":rdmanet-agent") && of["name"] == "node-2" && of["subresource"] == "status"
+        };
+        lines.filter(is).count()
+    };
+    let (before, begun) = (writes(), Instant::now());
+    for _ in 0..20 {
+        cable(&cluster, "0");
+        std::thread::sleep(Duration::from_secs(1));
+        cable(&cluster, "1");
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    links_become(&cluster, "node-2", "True", "LinksUp");
+    let (made, took) = (writes() - before, begun.elapsed().as_secs());
+    println!("did: 20 flaps in {took} s cost {made} writes");
+    assert!(made > 1, "the agent has reported no flap");
+    assert!(made as u64 <= took / 10 + 2, "{made} writes in {took} s");
     nothing_left(&cluster);
 }
 
@@ -225,7 +290,7 @@ fn a_port_in_a_pod_does_not_count_as_a_link_of_the_node() {
 }
 
 /// Sets or removes a variable of the agents, and waits until all run with it.
-fn set_agents(cluster: &Cluster, variable: &str) {
+pub(crate) fn set_agents(cluster: &Cluster, variable: &str) {
     cluster.kubectl(&format!(
         "-n rdmanet-system set env daemonset/rdmanet-agent --containers=agent {variable}"
     ));
@@ -259,6 +324,21 @@ fn the_flag_links_names_the_links_that_count() {
     nothing_left(&cluster);
 }
 
+#[test]
+fn another_node_reads_the_metrics_of_an_agent_that_listens_on_every_address() {
+    let cluster = Cluster::lock();
+    let read = || {
+        let script = "wget -qO- http://10.0.2.16:9471/metrics";
+        cluster.try_at("node-2", &["sh", "-c", script])
+    };
+    read().expect_err("the agent of node-1 listens on every address");
+    set_agents(&cluster, "RDMANET_LISTEN=0.0.0.0:9471");
+    let metrics = cluster.until("node-2 reads the metrics of node-1", read);
+    assert!(metrics.contains("rdmanet_build_info"), "{metrics}");
+    set_agents(&cluster, "RDMANET_LISTEN-");
+    read().expect_err("the agent of node-1 still listens on every address");
+}
+
 /// The pod of the agent on a node.
 pub(crate) fn agent_of(cluster: &Cluster, node: &str) -> Result<Value, String> {
     let agents = cluster.get(&format!(
@@ -275,17 +355,14 @@ pub(crate) fn agent_of(cluster: &Cluster, node: &str) -> Result<Value, String> {
 #[test]
 fn an_agent_whose_port_another_process_has_serves_plugins_until_the_port_is_free() {
     let cluster = Cluster::lock();
-    let shell = |script: &str| cluster.at("node-1", &["sh", "-c", script]);
+    let on = |script: &str| shell(&cluster, "node-1", script);
     agents_on(&cluster, &json!("none"));
     none_of(&cluster, "rdmanet-agent");
     // It answers each probe with 404.
-    shell("mkdir -p /run/other && httpd -p 127.0.0.1:9471 -h /run/other");
+    on("mkdir -p /run/other && httpd -p 127.0.0.1:9471 -h /run/other");
     agents_on(&cluster, &Value::Null);
     cluster.until("the agent says which address it lacks", || {
-        let agent = agent_of(&cluster, "node-1")?;
-        let name = agent["metadata"]["name"].as_str().unwrap();
-        let words = format!("-n rdmanet-system logs {name} -c agent");
-        let log = cluster.try_kubectl(&words.split_whitespace().collect::<Vec<_>>())?;
+        let log = agent_log(&cluster, "node-1");
         let line = log
             .lines()
             .find(|line| line.contains("serving metrics and health failed"));
@@ -305,9 +382,9 @@ fn an_agent_whose_port_another_process_has_serves_plugins_until_the_port_is_free
         }
     });
     // Answered with 200, the probes let it run.
-    shell("touch /run/other/healthz /run/other/readyz");
+    on("touch /run/other/healthz /run/other/readyz");
     cluster.rolled_out("rdmanet-system", "daemonset/rdmanet-agent");
-    shell("kill $(pidof httpd); rm -r /run/other");
+    on("kill $(pidof httpd); rm -r /run/other");
     cluster.until("the agent serves its metrics", || {
         cluster.try_at("node-1", &["wget", "-qO-", "http://127.0.0.1:9471/metrics"])
     });
@@ -317,7 +394,7 @@ fn an_agent_whose_port_another_process_has_serves_plugins_until_the_port_is_free
 }
 
 /// Sets the label that a node must have for an agent. `null` is none, as in the manifests.
-fn agents_on(cluster: &Cluster, label: &Value) {
+pub(crate) fn agents_on(cluster: &Cluster, label: &Value) {
     let patch = json!({ "spec": { "template": { "spec": { "nodeSelector": { NOWHERE: label } } } } });
     cluster.kubectl(&format!(
         "-n rdmanet-system patch daemonset rdmanet-agent --type merge -p {patch}"
@@ -325,7 +402,7 @@ fn agents_on(cluster: &Cluster, label: &Value) {
 }
 
 /// Waits until no pod of rdmanet with this name is left.
-fn none_of(cluster: &Cluster, name: &str) {
+pub(crate) fn none_of(cluster: &Cluster, name: &str) {
     cluster.until(&format!("no pod of {name} is left"), || {
         let left = cluster.kubectl(&format!(
             "-n rdmanet-system get pods -l app.kubernetes.io/name={name} -o name"
@@ -348,6 +425,11 @@ fn without_agents_pods_start_and_end_in_the_blocks_of_their_nodes() {
     becomes(&cluster, "ippool databases", "Ready", "True", "Accepted");
     refused(&cluster, "db-0", "databases", "node-1", 11);
     remove(&cluster, "pod/db-0");
+    let check = cluster.rdmanet("check");
+    assert!(
+        check.contains("2 nodes have blocks, and the cluster has no agent"),
+        "{check}"
+    );
     remove_trainers(&cluster);
     agents_on(&cluster, &Value::Null);
     cluster.rolled_out("rdmanet-system", "daemonset/rdmanet-agent");
@@ -376,7 +458,7 @@ fn without_a_controller_pods_start_and_a_new_pool_waits_for_one() {
 }
 
 #[test]
-fn a_lost_pool_file_is_written_again_and_a_damaged_one_is_refused_until_it_is_removed() {
+fn a_lost_pool_file_is_written_again_and_a_damaged_one_waits_for_its_removal() {
     let cluster = Cluster::lock();
     let file = "/var/lib/cni/rdma-ipam/pools/rail0/pool.json";
     let kept = start(&cluster, "kept", "ib-ipoib", "node-1");

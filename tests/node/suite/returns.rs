@@ -164,7 +164,7 @@ fn has_block(cluster: &Cluster, what: &str, is: impl Fn(&Value) -> bool) {
 
 /// docs/operate.md, "A node that is gone", with the shortest quarantine.
 #[test]
-fn a_person_releases_what_the_pods_of_a_dead_machine_had() {
+fn an_administrator_releases_the_addresses_of_a_dead_machine() {
     let cluster = Cluster::lock();
     quarantine(&cluster, "RDMANET_QUARANTINE=2m", 120);
     trainers(&cluster);

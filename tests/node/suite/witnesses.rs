@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The three that know which pod has which address: the stores on the nodes, the API server, and the links in the pods' namespaces.
+//! The three sources of a pod's address: the stores on the nodes, the API server, and the links in the pods' namespaces.
 
 use crate::cluster::{Cluster, NODES};
 use serde_json::Value;

@@ -32,6 +32,7 @@ mod operate;
 mod partitions;
 mod peers;
 mod pools;
+mod restore;
 mod returns;
 mod seeds;
 mod unfit;

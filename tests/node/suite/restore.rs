@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A restore of etcd with the steps of docs/operate.md, under pods that have addresses which the snapshot does not know.
+
+use crate::cluster::{Cluster, NODES, repository, run};
+use crate::operate::{NO_ROUTE, becomes, cable, refused, shell};
+use crate::pools::{pool, remove_pool};
+use crate::witnesses::{Addresses, agree, links, nothing_left, stores};
+use crate::workload::{deployment, network, ready, remove, start};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+/// Pods that the snapshot has without an address. Their blocks have four addresses each.
+const WAITING: usize = 6;
+
+/// A program of `tests/go`, with the folder of the API server as its current directory.
+fn etcd_tool(cluster: &Cluster, name: &str, args: &[&str]) {
+    let tools = run(Command::new(repository().join("tests/go/build")).args(["--group", "etcd"]));
+    let mut command = Command::new(Path::new(&tools).join(name));
+    println!(
+        "did: {}",
+        run(command.args(args).current_dir(cluster.folder())).replace('\n', "; ")
+    );
+}
+
+/// Ends the API server and its etcd, and starts them with the data of the snapshot.
+fn restore(cluster: &Cluster) {
+    let folder = cluster.folder();
+    for program in ["kube-apiserver", "etcd"] {
+        let pid = std::fs::read_to_string(folder.join(program).with_extension("pid")).unwrap();
+        run(Command::new("kill").arg(pid.trim()));
+        let process = Path::new("/proc").join(pid.trim()).join("exe");
+        cluster.until(&format!("{program} has ended"), || {
+            if process.exists() {
+                Err(pid.clone())
+            } else {
+                Ok(())
+            }
+        });
+    }
+    std::fs::remove_dir_all(folder.join("etcd")).unwrap();
+    let peer = format!("unix://{}", folder.join("p").display());
+    let member = format!("tests={peer}");
+    let args = [
+        "snapshot",
+        "restore",
+        "--bump-revision",
+        "1000000000",
+        "--mark-compacted",
+        "snapshot.db",
+        "--data-dir",
+        "etcd",
+        "--name",
+        "tests",
+        "--initial-advertise-peer-urls",
+        &peer,
+        "--initial-cluster",
+        &member,
+    ];
+    etcd_tool(cluster, "etcdutl", &args);
+    let up = repository().join("tests/apiserver/up");
+    run(&mut cluster.command(&up, &[folder.to_str().unwrap()]));
+}
+
+/// Adds or deletes the route that keeps the agents and kubelets of both nodes away from the API server.
+fn keep_away(cluster: &Cluster, verb: &str) {
+    for node in NODES {
+        shell(cluster, node, &format!("ip route {verb} {NO_ROUTE}"));
+    }
+}
+
+/// Sets or removes the `nodeSelector` of step 3 in each pool.
+fn select(cluster: &Cluster, selector: &str) {
+    for pool in ["rail0", "few"] {
+        let patch = format!(r#"{{"spec":{{"nodeSelector":{selector}}}}}"#);
+        cluster.kubectl(&format!("patch ippool {pool} --type merge -p {patch}"));
+    }
+}
+
+/// The blocks as `NAME of NODE`.
+fn blocks(cluster: &Cluster) -> BTreeSet<String> {
+    let list = cluster.get("ipblocks");
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let all = list["items"].as_array().unwrap().iter();
+    all.map(|block| {
+        format!(
+            "{} of {}",
+            text(&block["metadata"]["name"]),
+            text(&block["spec"]["owner"]["node"])
+        )
+    })
+    .collect()
+}
+
+/// Starts pods of the pool `few`, and takes a snapshot before those of node-2 have addresses. Returns the addresses of all, and the
+/// blocks that the snapshot lacks.
+fn pods_that_the_snapshot_lacks(cluster: &Cluster) -> (Addresses, BTreeSet<String>) {
+    let few = pool("few", "10.85.0.0/26", &json!({}));
+    cluster.apply(&[few, network("few")]);
+    becomes(cluster, "ippool few", "Ready", "True", "Accepted");
+    start(cluster, "known", "few", "node-1");
+    cable(cluster, "0");
+    cluster.apply(&[deployment("waiting", "few", WAITING, Some("node-2"))]);
+    cluster.until("each pod waits for the cable", || {
+        let said = cluster.kubectl("describe pods --show-events -l app=waiting");
+        let refused = said.matches("rdmanet error 102").count();
+        if refused >= WAITING {
+            Ok(())
+        } else {
+            Err(format!("{refused}"))
+        }
+    });
+    let socket = format!("unix://{}", cluster.folder().join("c").display());
+    etcd_tool(
+        cluster,
+        "etcdctl",
+        &["--endpoints", &socket, "snapshot", "save", "snapshot.db"],
+    );
+    let before = blocks(cluster);
+    cable(cluster, "1");
+    cluster.rolled_out("default", "deployment/waiting");
+    let claimed: BTreeSet<String> = blocks(cluster).difference(&before).cloned().collect();
+    println!("did: the snapshot lacks {claimed:?}");
+    assert!(!claimed.is_empty(), "{before:?}");
+    agree(cluster, 1 + WAITING);
+    (links(cluster).unwrap(), claimed)
+}
+
+/// Steps 1 to 3 of the page.
+fn steps_1_to_3(cluster: &Cluster, lacking: &BTreeSet<String>) {
+    keep_away(cluster, "add");
+    restore(cluster);
+    let restored = blocks(cluster);
+    assert!(restored.is_disjoint(lacking), "{restored:?}");
+    select(cluster, r#"{"matchLabels":{"rdmanet.io/restored":"yes"}}"#);
+    keep_away(cluster, "del");
+    cluster
+        .kubectl("-n rdmanet-system rollout restart deployment/rdmanet-controller daemonset/rdmanet-agent");
+    for owner in ["deployment/rdmanet-controller", "daemonset/rdmanet-agent"] {
+        cluster.rolled_out("rdmanet-system", owner);
+    }
+}
+
+#[test]
+fn after_a_restore_of_etcd_each_node_claims_the_blocks_of_its_pods_again() {
+    let cluster = Cluster::lock();
+    let (before, lacking) = pods_that_the_snapshot_lacks(&cluster);
+    steps_1_to_3(&cluster, &lacking);
+    cluster.until("the blocks of the pods are claimed again", || {
+        let now = blocks(&cluster);
+        if now.is_superset(&lacking) {
+            Ok(())
+        } else {
+            Err(format!("{now:?}"))
+        }
+    });
+    // The snapshot has no annotation of Multus for these pods, and Multus writes it at ADD only.
+    let on_nodes = |expected: &Addresses| {
+        let (stores, links) = (stores(&cluster)?, links(&cluster)?);
+        if stores == links && links == *expected {
+            Ok(())
+        } else {
+            Err(format!(
+                "stores {stores:?}; links {links:?}; expected {expected:?}"
+            ))
+        }
+    };
+    cluster.until("the pods have the addresses of before", || on_nodes(&before));
+    refused(&cluster, "new", "few", "node-1", 116);
+
+    // Step 4.
+    cluster.until("`rdmanet check` finds nothing", || {
+        let said = cluster.rdmanet("check");
+        if said.contains("no problem found") {
+            Ok(())
+        } else {
+            Err(said)
+        }
+    });
+    select(&cluster, "null");
+    let new = ready(&cluster, "new");
+    let mut all = before.clone();
+    all.get_mut(&new.node).unwrap().insert(new.address);
+    cluster.until("the new pod has an address of its own", || on_nodes(&all));
+    for object in ["pod/new", "pod/known", "deployment/waiting"] {
+        remove(&cluster, object);
+    }
+    remove_pool(&cluster, "few");
+    nothing_left(&cluster);
+}

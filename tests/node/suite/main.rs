@@ -16,6 +16,7 @@
     reason = "a long run states its steps, their times and its seed, whether it fails or not"
 )]
 
+mod bonds;
 mod chaos;
 mod cluster;
 mod codes;

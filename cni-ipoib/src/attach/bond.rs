@@ -70,8 +70,8 @@ pub(super) fn await_carrier(kernel: &mut dyn Kernel, links: &PodLinks, plan: &Pl
         let timeout = child.carrier_timeout.min(SPARE_TIMEOUT);
         if !kernel.wait_for_carrier(link.index, timeout).step(step)? {
             tracing::warn!(
-                port = %link.name, parent = %child.parent,
-                "port has no carrier: the bond {} cannot fail over to it now", bond.name
+                port = %link.name, parent = %child.parent, bond = %bond.name,
+                "port has no carrier: the bond cannot fail over to it now"
             );
             continue;
         }

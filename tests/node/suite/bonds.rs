@@ -13,7 +13,7 @@ const NETWORK: &str = "ib-bond";
 const BOND: &str = r#"
     set -e
     ip link show bond0 >/dev/null 2>&1 || ip link add bond0 type bond mode active-backup miimon 100 fail_over_mac active
-    for port; do ip link set "$port" down; ip link set "$port" master bond0; done
+    for port; do ip link set "$port" down; ip link set "$port" master bond0; ip link set "$port" up; done
     ip link set bond0 up
 "#;
 
@@ -32,23 +32,10 @@ fn active_port(cluster: &Cluster, node: &str) -> Result<String, String> {
     }
 }
 
-/// The port that carries the bond of a pod.
-fn active_in(cluster: &Cluster, pod: &Pod) -> String {
-    let words = [
-        "exec",
-        &pod.name,
-        "--",
-        "cat",
-        "/sys/class/net/net1/bonding/active_slave",
-    ];
-    cluster.until("the pod's bond has an active port", || {
-        let active = cluster.try_kubectl(&words)?;
-        if active.is_empty() {
-            Err("none".into())
-        } else {
-            Ok(active)
-        }
-    })
+/// The child that carries the bond of a pod, if it has carrier.
+fn active_in(cluster: &Cluster, pod: &Pod) -> Result<String, String> {
+    let script = "a=$(cat /sys/class/net/net1/bonding/active_slave) && [ \"$(cat /sys/class/net/$a/carrier)\" = 1 ] && echo $a";
+    cluster.try_kubectl(&["exec", &pod.name, "--", "sh", "-c", script])
 }
 
 /// Waits until both pods reach each other.
@@ -72,32 +59,35 @@ fn pods_on_bonds_outlive_a_cable_and_the_condition_of_the_node_names_it() {
     let all = pods(&cluster, "bonded");
     let pair = one_on_each(&all);
     both_ways(&cluster, pair);
-    let before = active_in(&cluster, pair[1]);
 
     let active = cluster.until("the bond of node-2 has an active port", || {
         active_port(&cluster, "node-2")
     });
+    let [first, second] = ports(1);
+    let other = if active == first { &second } else { &first };
     set_cable(&cluster, &active, "0");
     links_become(&cluster, "node-2", "True", "BondDegraded");
     event(&cluster, ("Node", "node-2"), "BondFailover", "Warning");
     both_ways(&cluster, pair);
-    assert_ne!(
-        active_in(&cluster, pair[1]),
-        before,
-        "the bond of the pod has not failed over"
-    );
+    let child = cluster.until("the pod's bond is on a child with carrier", || {
+        active_in(&cluster, pair[1])
+    });
     // A pod that starts now gets a bond of both ports.
     cluster.kubectl("scale deployment/bonded --replicas=6");
     cluster.rolled_out("default", "deployment/bonded");
     agree(&cluster, 6);
 
-    let [first, second] = ports(1);
-    let other = if active == first { &second } else { &first };
     set_cable(&cluster, other, "0");
     links_become(&cluster, "node-2", "False", "LinkDown");
     set_cable(&cluster, &active, "1");
     links_become(&cluster, "node-2", "True", "BondDegraded");
     event(&cluster, ("Node", "node-2"), "BondFailover", "Normal");
+    cluster.until("the pod's bond is on its other child", || {
+        match active_in(&cluster, pair[1])? {
+            now if now == child => Err(now),
+            _ => Ok(()),
+        }
+    });
     set_cable(&cluster, other, "1");
     links_become(&cluster, "node-2", "True", "LinksUp");
     for pod in pods(&cluster, "bonded").iter().filter(|pod| pod.node == "node-2") {

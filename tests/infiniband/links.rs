@@ -41,7 +41,7 @@ impl Agent {
         let mut lines = lines.filter_map(|line| line.parse::<Value>().ok());
         let last =
             lines.find(|line| line["condition"] == "rdmanet.io/LinksReady" && line["level"] == "INFO")?;
-        Some(["status", "reason", "message"].map(|key| last[key].as_str().unwrap_or_default().to_owned()))
+        Some(["status", "reason", "text"].map(|key| last[key].as_str().unwrap_or_default().to_owned()))
     }
 
     #[track_caller]

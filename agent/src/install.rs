@@ -18,7 +18,7 @@ mod runtime;
 pub use directory::Directory;
 pub use distribution::{Choice, Distribution};
 pub use error::Error;
-pub use in_use::{Places, Use, users};
+pub use in_use::{Paths, PodInterface, users};
 pub use plugin::{Origin, PEERS, PLUGINS, Plugin};
 pub use remove::{Uninstall, uninstall};
 

@@ -127,14 +127,14 @@ impl Disk for Confined {
 }
 
 /// A node with its own folder, and its last call.
-struct Rig {
+struct Fixture {
     dir: TempDir,
     plugin: RdmaIpam<Confined>,
 }
 
 const VERBS: [&str; 6] = ["ADD", "DEL", "CHECK", "GC", "STATUS", "VERSION"];
 
-impl Rig {
+impl Fixture {
     fn new() -> Self {
         // In memory, since each case makes some files.
         let dir = tempfile::tempdir_in("/dev/shm")
@@ -232,7 +232,7 @@ fn pool(name: &str) -> Value {
         "counters": {"size": 9, "used": 1, "free": 2}})
 }
 
-fn write_pool(rig: &Rig, name: &str) -> PathBuf {
+fn write_pool(rig: &Fixture, name: &str) -> PathBuf {
     let folder = rig.dir.path().join("pools").join(name);
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("pool.json"), pool(name).to_string()).unwrap();
@@ -241,7 +241,7 @@ fn write_pool(rig: &Rig, name: &str) -> PathBuf {
 }
 
 /// A configuration of some spelling, changed, as it comes on stdin.
-fn changed_conf(random: &mut Random, rig: &Rig) -> Vec<u8> {
+fn changed_conf(random: &mut Random, rig: &Fixture) -> Vec<u8> {
     let mut conf = rig.conf(random.pick(&ipams()));
     if random.one_in(2) {
         conf["runtimeConfig"] = json!({"ips": ["10.0.0.9"], "ipRanges": [[{"subnet": "10.3.0.0/24"}]]});
@@ -268,7 +268,7 @@ fn changed_conf(random: &mut Random, rig: &Rig) -> Vec<u8> {
 fn configurations_and_environments() {
     let (mut given, mut refused) = (0_u32, 0_u32);
     mutate::cases("configurations", 1500, |case, random| {
-        let rig = Rig::new();
+        let rig = Fixture::new();
         if random.one_in(3) {
             write_pool(&rig, "rail0");
         }
@@ -314,7 +314,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// A store with two leases, a resting address, and leftovers of a killed call. Returns its folder.
-fn used_store(case: &str, random: &mut Random, rig: &Rig, ipam: &Value, store: &Path) {
+fn used_store(case: &str, random: &mut Random, rig: &Fixture, ipam: &Value, store: &Path) {
     let conf = rig.conf(ipam).to_string().into_bytes();
     for id in ["keep", "gone", "c1"] {
         assert!(rig.call(case, "ADD", &of(id), &conf).0, "{case}");
@@ -361,7 +361,7 @@ fn damage(random: &mut Random, store: &Path) {
 #[test]
 fn files_of_the_store() {
     mutate::cases("files", 700, |case, random| {
-        let rig = Rig::new();
+        let rig = Fixture::new();
         let folder = write_pool(&rig, "rail0");
         let (ipam, store) = if random.one_in(2) {
             (json!({"type": "rdma-ipam", "pool": "rail0"}), folder)
@@ -433,7 +433,7 @@ fn agent(listener: UnixListener, answers: Vec<Vec<u8>>) -> std::thread::JoinHand
 #[test]
 fn answers_of_an_agent() {
     mutate::cases("answers", 400, |case, random| {
-        let rig = Rig::new();
+        let rig = Fixture::new();
         let folder = write_pool(&rig, "rail0");
         let mut file = pool("rail0");
         file["allocation"] = json!(random.pick(&["blocks", "agent", "sticky"]));

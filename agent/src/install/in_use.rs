@@ -22,7 +22,7 @@ const ALIAS: &str = "rdmanet:";
 
 /// Where a node's plugins write, and its pods' namespaces are.
 #[derive(clap::Args, Clone, Debug)]
-pub struct Places {
+pub struct Paths {
     /// Where rdma-ipam keeps its leases on the node
     #[arg(long, env = "RDMANET_DATA_DIR", default_value = ipam::config::DATA_DIR)]
     pub data_dir: PathBuf,
@@ -36,7 +36,7 @@ pub struct Places {
 
 /// An interface of a pod. The runtime will call a plugin of ours to delete it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Use {
+pub struct PodInterface {
     /// The network.
     pub network: String,
     /// The container's id.
@@ -49,7 +49,7 @@ pub struct Use {
     pub evidence: String,
 }
 
-impl fmt::Display for Use {
+impl fmt::Display for PodInterface {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             network,
@@ -70,13 +70,13 @@ impl fmt::Display for Use {
 ///
 /// # Errors
 /// [`Error::Unseen`]: a place that cannot be read may contain a use.
-pub fn users(host: &Path, places: &Places) -> Result<Vec<Use>, Error> {
+pub fn users(host: &Path, paths: &Paths) -> Result<Vec<PodInterface>, Error> {
     let mut found = BTreeMap::new();
     // Leases know the pod's name, so they come first.
     let all = [
-        leases(host, &on_host(host, &places.data_dir)),
-        journal(host, &on_host(host, &places.state)),
-        links(host, &on_host(host, &places.netns)),
+        leases(host, &on_host(host, &paths.data_dir)),
+        journal(host, &on_host(host, &paths.state)),
+        links(host, &on_host(host, &paths.netns)),
     ];
     for uses in all {
         for one in uses? {
@@ -88,13 +88,13 @@ pub fn users(host: &Path, places: &Places) -> Result<Vec<Use>, Error> {
     Ok(found.into_values().collect())
 }
 
-fn leases(host: &Path, data_dir: &Path) -> Result<Vec<Use>, Error> {
+fn leases(host: &Path, data_dir: &Path) -> Result<Vec<PodInterface>, Error> {
     let mut found = Vec::new();
     for (dir, is_pool) in stores(host, data_dir)? {
         let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let Leases { intact, damaged } =
             read(&dir, is_pool, &name).map_err(|e| Error::Unseen { what: e.msg })?;
-        let known = intact.into_iter().map(|stored| Use {
+        let known = intact.into_iter().map(|stored| PodInterface {
             network: stored.lease.network.clone(),
             container: stored.lease.owner.container_id.to_string(),
             ifname: stored.lease.owner.ifname.to_string(),
@@ -102,7 +102,7 @@ fn leases(host: &Path, data_dir: &Path) -> Result<Vec<Use>, Error> {
             evidence: format!("lease in {}", dir.display()),
         });
         found.extend(known);
-        found.extend(damaged.into_iter().map(|(owner, error)| Use {
+        found.extend(damaged.into_iter().map(|(owner, error)| PodInterface {
             network: name.clone(),
             container: owner.container_id.to_string(),
             ifname: owner.ifname.to_string(),
@@ -144,7 +144,7 @@ fn stores(host: &Path, data_dir: &Path) -> Result<Vec<(PathBuf, bool)>, Error> {
 }
 
 /// Reads the names of the files `<state>/attachments/<network>/<container id>@<interface>`, not their content.
-fn journal(host: &Path, state: &Path) -> Result<Vec<Use>, Error> {
+fn journal(host: &Path, state: &Path) -> Result<Vec<PodInterface>, Error> {
     entries(host, state)?;
     let networks = match fs::read_dir(state.join("attachments")) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -159,7 +159,7 @@ fn journal(host: &Path, state: &Path) -> Result<Vec<Use>, Error> {
                 .to_string_lossy()
                 .into_owned();
             if let Some((container, ifname)) = name.split_once('@') {
-                found.push(Use {
+                found.push(PodInterface {
                     network: network
                         .file_name()
                         .unwrap_or_default()
@@ -177,7 +177,7 @@ fn journal(host: &Path, state: &Path) -> Result<Vec<Use>, Error> {
 }
 
 /// Links in pods that have our alias.
-fn links(host: &Path, netns_dir: &Path) -> Result<Vec<Use>, Error> {
+fn links(host: &Path, netns_dir: &Path) -> Result<Vec<PodInterface>, Error> {
     let mut found = Vec::new();
     for path in entries(host, netns_dir)? {
         let unseen = |why: String| Error::Unseen {
@@ -195,7 +195,7 @@ fn links(host: &Path, netns_dir: &Path) -> Result<Vec<Use>, Error> {
             let alias = link.alias?;
             let (network, attachment) = alias.strip_prefix(ALIAS)?.split_once('/')?;
             let (container, ifname) = attachment.split_once('@')?;
-            Some(Use {
+            Some(PodInterface {
                 network: network.to_owned(),
                 container: container.to_owned(),
                 ifname: ifname.to_owned(),

@@ -5,7 +5,7 @@
 
 use super::directory::{remove_if_there, rename};
 use super::plugin::program_of;
-use super::{Directory, Error, Origin, PEERS, PLUGINS, Places, Target, say, users};
+use super::{Directory, Error, Origin, PEERS, PLUGINS, Paths, Target, say, users};
 use std::io::Write;
 use std::thread::sleep;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub struct Uninstall {
     pub target: Target,
     /// Where to look for pods that need them.
     #[command(flatten)]
-    pub places: Places,
+    pub paths: Paths,
     /// Removes them though pods need them
     #[arg(long, env = "RDMANET_FORCE")]
     pub force: bool,
@@ -76,7 +76,7 @@ fn names() -> impl Iterator<Item = &'static str> {
 }
 
 fn unless_in_use(wanted: &Uninstall, out: &mut dyn Write) -> Result<(), Error> {
-    match users(&wanted.target.host, &wanted.places) {
+    match users(&wanted.target.host, &wanted.paths) {
         Ok(users) if users.is_empty() => Ok(()),
         Ok(users) if wanted.force => {
             for one in users {

@@ -93,7 +93,7 @@ impl Node {
     fn removal(&self) -> Uninstall {
         Uninstall {
             target: self.target(),
-            places: Places {
+            paths: Paths {
                 data_dir: ipam::config::DATA_DIR.into(),
                 state: "/run/rdmanet".into(),
                 netns: "/run/netns".into(),

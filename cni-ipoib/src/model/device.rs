@@ -8,7 +8,7 @@ use std::io;
 
 /// The state of the host's links that is lost when they leave it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Left {
+pub(crate) struct LostState {
     /// By the index of the link.
     pub(crate) carried: Vec<(u32, Saved)>,
     /// By the name of the link.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-use super::device::Left;
+use super::device::LostState;
 use super::function::Virtual;
 use super::rdma::Subsystem;
 use crate::kernel::{Kernel, Side};
@@ -28,7 +28,7 @@ pub(crate) struct State {
     /// Addresses of the host's links.
     pub(crate) host_addresses: Vec<(u32, IpNetwork)>,
     pub(crate) rdma: Subsystem,
-    pub(crate) left: Left,
+    pub(crate) left: LostState,
     pub(crate) functions: Vec<Virtual>,
 }
 

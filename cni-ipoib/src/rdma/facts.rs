@@ -18,7 +18,7 @@ pub struct Facts {
     /// The link, and every link below it, nearest first: parents, and the ports of a bond.
     pub lowers: Vec<Lower>,
     /// The RDMA devices that may belong to one of them.
-    pub devices: Vec<Seen>,
+    pub devices: Vec<ObservedDevice>,
 }
 
 /// A link and its device.
@@ -32,7 +32,7 @@ pub struct Lower {
 
 /// An RDMA device, by sysfs and netlink.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Seen {
+pub struct ObservedDevice {
     /// The device in sysfs.
     pub device: Device,
     /// Its index; `None` without a netlink request.
@@ -85,7 +85,7 @@ impl Facts {
         facts.lowers = lowers(kernel, sysfs, side, link)?;
         facts.devices = near(sysfs, &facts.lowers, thorough)?
             .into_iter()
-            .map(Seen::from)
+            .map(ObservedDevice::from)
             .collect();
         if facts.mode == NetnsMode::Exclusive || link.layer == LinkLayer::Ethernet {
             facts.ask_netlink(kernel, side)?;
@@ -110,7 +110,10 @@ impl Facts {
         }];
         Ok(Self {
             mode: NetnsMode::Shared,
-            devices: near(sysfs, &lowers, false)?.into_iter().map(Seen::from).collect(),
+            devices: near(sysfs, &lowers, false)?
+                .into_iter()
+                .map(ObservedDevice::from)
+                .collect(),
             lowers,
         })
     }
@@ -142,7 +145,8 @@ impl Facts {
     }
 
     fn read_gid_tables(&mut self, sysfs: &Sysfs) -> Result<(), Error> {
-        let absent = |device: &Device, all: &[Seen]| all.iter().all(|seen| seen.device.name != device.name);
+        let absent =
+            |device: &Device, all: &[ObservedDevice]| all.iter().all(|seen| seen.device.name != device.name);
         for device in all(sysfs)? {
             if absent(&device, &self.devices) {
                 self.devices.push(device.into());
@@ -165,7 +169,7 @@ impl Facts {
     }
 }
 
-impl From<Device> for Seen {
+impl From<Device> for ObservedDevice {
     fn from(device: Device) -> Self {
         // The kernel reports it since 6.11, and has always given such devices this name.
         let smi = device

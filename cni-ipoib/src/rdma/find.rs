@@ -10,7 +10,7 @@
 //!    on that port. (A representor shares the function, but is not on the port.)
 //! 4. The link is in the device's GID table.
 
-use super::facts::{Facts, Lower, Seen};
+use super::facts::{Facts, Lower, ObservedDevice};
 use common::netlink::LinkLayer;
 use common::rdma::{Device, Port, PortLayer};
 use glob::Pattern;
@@ -20,7 +20,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Found<'f> {
     /// The device.
-    pub seen: &'f Seen,
+    pub seen: &'f ObservedDevice,
     /// The number of the port, from 1.
     pub port: &'f Port,
     /// The link that matched: the requested one, or one below it.
@@ -121,7 +121,7 @@ fn groups(facts: &Facts) -> impl Iterator<Item = Vec<Found<'_>>> {
 }
 
 /// The port of `seen` that `lower` is on, by this rule.
-fn port<'f>(matched_by: MatchedBy, lower: &Lower, seen: &'f Seen) -> Option<&'f Port> {
+fn port<'f>(matched_by: MatchedBy, lower: &Lower, seen: &'f ObservedDevice) -> Option<&'f Port> {
     let layer = match lower.link.layer {
         LinkLayer::Infiniband => PortLayer::Infiniband,
         LinkLayer::Ethernet => PortLayer::Ethernet,
@@ -146,7 +146,11 @@ fn port<'f>(matched_by: MatchedBy, lower: &Lower, seen: &'f Seen) -> Option<&'f 
     }
 }
 
-fn on_function<'f>(lower: &Lower, seen: &'f Seen, ports: impl Iterator<Item = &'f Port>) -> Option<&'f Port> {
+fn on_function<'f>(
+    lower: &Lower,
+    seen: &'f ObservedDevice,
+    ports: impl Iterator<Item = &'f Port>,
+) -> Option<&'f Port> {
     let behind = lower.behind.as_ref()?;
     if seen.device.path.as_ref() != Some(&behind.path) {
         return None;

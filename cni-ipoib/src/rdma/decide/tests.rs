@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-use super::super::facts::{Lower, Seen};
+use super::super::facts::{Lower, ObservedDevice};
 use super::*;
 use crate::model::ethernet;
 use common::rdma::{Device, Guid, Port, PortLayer, PortState};
@@ -7,10 +7,10 @@ use glob::Pattern;
 
 /// `eth1`, on the ports of these devices.
 fn facts<const N: usize>(mode: NetnsMode, devices: [&str; N]) -> Facts {
-    let seen = |name: &str| Seen {
+    let seen = |name: &str| ObservedDevice {
         index: Some(2),
         netdevs: vec![(1, 6)],
-        ..Seen::from(Device {
+        ..ObservedDevice::from(Device {
             name: name.to_owned(),
             node_guid: Guid(7),
             pci: "0000:3b:00.1".parse().ok(),

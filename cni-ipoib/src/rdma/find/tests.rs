@@ -26,9 +26,9 @@ fn port(number: u32, layer: PortLayer, guid: u64) -> Port {
 }
 
 /// An RDMA device on a function, or a software device.
-fn seen(name: &str, function: Option<u8>, ports: Vec<Port>) -> Seen {
+fn seen(name: &str, function: Option<u8>, ports: Vec<Port>) -> ObservedDevice {
     let path = function.map(|number| path(number).into());
-    Seen::from(Device {
+    ObservedDevice::from(Device {
         name: name.to_owned(),
         node_guid: Guid(0x248a_0703_00b4_0c00),
         pci: None,
@@ -37,16 +37,16 @@ fn seen(name: &str, function: Option<u8>, ports: Vec<Port>) -> Seen {
     })
 }
 
-fn roce(name: &str, function: Option<u8>) -> Seen {
+fn roce(name: &str, function: Option<u8>) -> ObservedDevice {
     seen(name, function, vec![port(1, PortLayer::Ethernet, 1)])
 }
 
-fn ib(name: &str, function: Option<u8>) -> Seen {
+fn ib(name: &str, function: Option<u8>) -> ObservedDevice {
     seen(name, function, vec![port(1, PortLayer::Infiniband, IB_GUID)])
 }
 
-fn on_port(seen: Seen, link: u32) -> Seen {
-    Seen {
+fn on_port(seen: ObservedDevice, link: u32) -> ObservedDevice {
+    ObservedDevice {
         netdevs: vec![(1, link)],
         ..seen
     }
@@ -60,7 +60,7 @@ fn lower(link: Link, function: Option<u8>) -> Lower {
     Lower { link, behind }
 }
 
-fn facts<const L: usize, const D: usize>(lowers: [Lower; L], devices: [Seen; D]) -> Facts {
+fn facts<const L: usize, const D: usize>(lowers: [Lower; L], devices: [ObservedDevice; D]) -> Facts {
     Facts {
         mode: NetnsMode::Shared,
         lowers: lowers.into(),
@@ -135,7 +135,7 @@ fn an_ipoib_link_in_the_pod_is_matched_by_its_guid_alone() {
 #[test]
 fn a_management_device_on_the_same_function_is_skipped() {
     for smi in ["smi1", "mlx5_9"] {
-        let smi = Seen {
+        let smi = ObservedDevice {
             smi: true,
             ..ib(smi, Some(0))
         };
@@ -187,7 +187,7 @@ fn a_bond_has_its_lag_device() {
         found(&facts(ports(), [lag])),
         ("mlx5_bond_0", 1, "bond0", MatchedBy::Netdev)
     );
-    let by_table = Seen {
+    let by_table = ObservedDevice {
         gid_links: vec![(1, "bond0".to_owned())],
         ..roce("mlx5_bond_0", None)
     };
@@ -214,7 +214,7 @@ fn a_bond_without_lag_has_the_device_of_its_first_port() {
 
 #[test]
 fn a_software_device_is_found_by_its_gid_table() {
-    let rxe = Seen {
+    let rxe = ObservedDevice {
         gid_links: vec![(1, "eth0".to_owned())],
         ..roce("rxe0", None)
     };

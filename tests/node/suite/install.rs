@@ -3,6 +3,7 @@
 
 use crate::cluster::{Cluster, NODES};
 use crate::operate::shell;
+use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// What README.md and docs/pools.md tell an administrator to apply, as it stands there.
@@ -208,13 +209,16 @@ fn an_image_may_have_another_name() {
         cluster.rolled_out("rdmanet-system", owner);
     }
     cluster.until("every container has the other image", || {
-        let images = cluster.kubectl(
-            "-n rdmanet-system get pods -o jsonpath={.items[*].spec.containers[*].image} {.items[*].spec.initContainers[*].image}",
-        );
-        if images.split_whitespace().all(|image| image == other) {
+        let pods = cluster.get("-n rdmanet-system pods");
+        let containers = pods["items"].as_array().unwrap().iter().flat_map(|pod| {
+            let of = |kind: &str| pod["spec"][kind].as_array().cloned().unwrap_or_default();
+            [of("initContainers"), of("containers")].concat()
+        });
+        let earlier: Vec<Value> = containers.filter(|one| one["image"] != other).collect();
+        if earlier.is_empty() {
             Ok(())
         } else {
-            Err(images)
+            Err(format!("{earlier:?}"))
         }
     });
     cluster.kubectl("apply -k conf/base");

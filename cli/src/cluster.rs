@@ -10,7 +10,7 @@ use common::cni::error::causes;
 use kube::api::ListParams;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::core::Status;
-use kube::{Api, Client, Config};
+use kube::{Api, Client, Config, ResourceExt};
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
@@ -178,4 +178,9 @@ pub async fn list_if_known<K: Clone + DeserializeOwned + Debug>(
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
         _ => list(api, kind, &ListParams::default()).await.map(Some),
     }
+}
+
+/// `namespace/name` of an object.
+pub fn full_name(object: &impl ResourceExt) -> String {
+    format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any())
 }

@@ -9,6 +9,7 @@ mod master;
 pub(crate) mod preferences;
 mod raw;
 mod rdma;
+mod value;
 
 pub use preferences::{Needs, Preference, Preferences, Selector};
 pub use rdma::{Rdma, RdmaNetns};
@@ -176,17 +177,17 @@ impl Config {
             require_fitting_keys(&only_for, mode)?;
         }
         let pkey = raw.pkey()?;
-        let bond = raw::parse("bond", raw.bond.as_deref())?.unwrap_or_default();
+        let bond = value::parse("bond", raw.bond.as_deref())?.unwrap_or_default();
         Ok(Self {
             master: raw.parent(dialect, master::needs(mode, &only_for, pkey, bond))?,
             mode,
             pkey,
-            ipoib_mode: raw::parse("ipoibMode", raw.ipoib_mode.as_deref())?,
+            ipoib_mode: value::parse("ipoibMode", raw.ipoib_mode.as_deref())?,
             // ipoib-cni sets it on every child.
             umcast: raw.umcast.or((dialect == Dialect::Ipoib).then_some(true)),
             macvlan_mode,
             bc_queue_len: raw.bcqueuelen.filter(|len| *len > 0),
-            ipvlan_mode: raw::parse("ipvlanMode", raw.ipvlan_mode.as_deref())?.unwrap_or(IpvlanMode::L2),
+            ipvlan_mode: value::parse("ipvlanMode", raw.ipvlan_mode.as_deref())?.unwrap_or(IpvlanMode::L2),
             bond,
             link_in_container: raw.link_in_container,
             mtu: mtu(raw.mtu)?,

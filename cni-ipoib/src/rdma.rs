@@ -2,7 +2,7 @@
 //! The RDMA device of a pod's interface: finds it, grants it, moves it into the pod if the node's RDMA
 //! subsystem is in exclusive mode, and returns it.
 //!
-//! [`Facts`] are read once; [`find()`] and [`decide::decide`] are pure; [`transfer`] moves and renames
+//! [`observe()`] reads the [`Facts`] once; [`find()`] and [`decide::decide`] are pure; [`transfer`] moves and renames
 //! devices.
 //!
 //! Invariant: a moved device is identified by its index, GUID and PCI address and never by its name alone,
@@ -14,6 +14,7 @@ pub mod decide;
 pub mod facts;
 pub mod find;
 pub mod movable;
+mod observe;
 pub mod record;
 pub(crate) mod repair;
 pub mod resolve;
@@ -22,4 +23,5 @@ pub mod transfer;
 pub(crate) use check::compare;
 pub use facts::Facts;
 pub use find::find;
+pub use observe::observe;
 pub use resolve::{Interface, Sources, grant_for, require_likely};

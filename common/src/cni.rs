@@ -14,7 +14,7 @@ pub mod env;
 pub mod error;
 pub mod id;
 pub mod keys;
-mod plain;
+pub mod plain;
 pub mod process;
 pub mod result;
 pub mod version;

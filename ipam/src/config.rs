@@ -216,7 +216,7 @@ fn read_raw(conf: &Conf) -> Result<RawConf, Error> {
     names::require_known(&conf.object)?;
     let plain = shape::plain(&conf.object)?;
     names::require_one_meaning(&plain)?;
-    common::cni::conf::decode(&serde_json::Value::Object(plain))
+    common::cni::plain::decode(&serde_json::Value::Object(plain))
 }
 
 /// Refuses whereabouts' keys that would change which addresses are allocated if they were ignored.

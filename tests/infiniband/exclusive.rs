@@ -7,7 +7,7 @@ use crate::verbs::write_bandwidth;
 use cni_ipoib::intent::{Grant, Identity, Sharing};
 use cni_ipoib::journal::{Intent, Journal};
 use cni_ipoib::kernel::{Kernel, Namespaces, Side};
-use cni_ipoib::rdma::{Facts, find, transfer};
+use cni_ipoib::rdma::{find, observe, transfer};
 use common::cni::Attachment;
 use common::netlink::{Rdma, Socket};
 use common::rdma::Sysfs;
@@ -38,7 +38,7 @@ fn names(mut socket: Socket<Rdma>) -> Vec<String> {
 fn grant_of(name: &str, rename: Option<&str>) -> (Grant, common::rdma::Guid) {
     let mut kernel = Namespaces::open(None).unwrap();
     let link = kernel.link(Side::Host, name).unwrap().unwrap();
-    let facts = Facts::read(&mut kernel, &Sysfs::host(), Side::Host, &link).unwrap();
+    let facts = observe(&mut kernel, &Sysfs::host(), Side::Host, &link).unwrap();
     let found = find(&facts, None).unwrap();
     let grant = Grant {
         device: Identity {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Computes status and message of the condition from the state of the links. Pure.
 
-use super::condition::reason;
 use super::ports::{LinkPorts, Port, is_bond, is_hardware_or_bond};
 use crate::config::LinkScope;
+use api::links::reason;
 use common::netlink::{Link, LinkInfo, LinkLayer};
 use common::rdma::{PortLayer, PortState};
 use std::collections::BTreeSet;

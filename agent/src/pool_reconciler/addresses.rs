@@ -9,9 +9,12 @@ mod shared;
 mod view;
 
 use super::context::{PoolContext, RequestScope};
-use api::convert::renewed;
+use api::accepted_pool::AcceptedPool;
+use api::block_layout::address_name;
+use api::convert::{node_ref, now, renewed};
 use api::requests::{ReconcileError, Requests, WriteResult};
-use api::{AddressState, Attachment, BlockState, Holder, IpAddress, IpBlock, PodRef};
+use api::{AddressState, Attachment, BlockState, Holder, IpAddress, IpAddressSpec, IpBlock, PodRef};
+use block::owner::NodeIdentity;
 use common::cni::{Code, Error};
 use ipam::agent::{AskedBy, Pod};
 use ipam::range::{Family, bits};
@@ -45,6 +48,37 @@ impl Claimant<'_> {
             name: pod.name.clone(),
             uid: pod.uid.clone(),
         })
+    }
+
+    /// The object that binds `ip` to the attachment.
+    pub(super) fn new_address(
+        &self,
+        context: &PoolContext,
+        accepted: &AcceptedPool,
+        ip: IpAddr,
+    ) -> Result<IpAddress, Error> {
+        let Some(NodeIdentity::Registered(me)) = context.agent.identity() else {
+            return Err(Error::new(
+                Code::POOL_NOT_HERE,
+                format!("the cluster has no Node {}", context.agent.config.node),
+            ));
+        };
+        let block = accepted.block_of(ip).map(|cidr| cidr.network().to_string());
+        let spec = IpAddressSpec {
+            pool: context.pool.to_string(),
+            address: ip.to_string(),
+            block: block.unwrap_or_default(),
+            node: node_ref(&me),
+            state: AddressState::Bound,
+            attachment: Some(self.attachment()),
+            pod: self.pod_ref(),
+            holder: self.holder.clone(),
+            since: Some(now()),
+        };
+        Ok(IpAddress::new(
+            &address_name(&accepted.spec.address_space, ip),
+            spec,
+        ))
     }
 }
 
@@ -93,7 +127,7 @@ impl Addresses {
         ip: IpAddr,
         claimant: &Claimant<'_>,
     ) -> Result<IpAddress, Error> {
-        let wanted = self.context.new_address(scope.accepted, ip, claimant)?;
+        let wanted = claimant.new_address(&self.context, scope.accepted, ip)?;
         let name = wanted.metadata.name.clone().unwrap_or_default();
         let api = &scope.target.api;
         let made = api.create(&wanted).await;

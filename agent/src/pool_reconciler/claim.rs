@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Claims blocks: one CREATE each, without a list as long as a few tries find a free block.
 
-use super::context::{PoolContext, Target, free_local};
-use super::pool_file::Entry;
-use super::reconcile_block::{BlockReconciler, BlockStep};
+use super::context::{PoolContext, Target, address_space, free_local};
+use super::pool_file::{BlockStep, Entry};
+use super::reconcile_block::BlockReconciler;
 use crate::node::local_block;
+use api::IpBlock;
 use api::accepted_pool::AcceptedPool;
 use api::block_layout::{BlockCidr, BlockLayout};
 use api::convert::{block_record, new_block, with_record};
 use api::listing::{admits, find_entry};
-use api::requests::{ApiError, ReconcileError, Requests, WriteResult};
-use api::{AddressSpace, AddressSpaceSpec, IpBlock};
+use api::requests::{ApiError, ReconcileError, WriteResult};
 use block::claim::{Order, TRIES, seed, tries};
 use block::owner::{Desired, NodeIdentity};
 use block::{BlockRecord, Mode, Owner, Phase};
@@ -416,24 +416,4 @@ fn is_at_limit(blocks: &BlockReconciler, wanted: ClaimTarget<'_>, but: Option<&s
         .filter(|block| block.spec.owner.node == *wanted.me.node && Some(block.name_any().as_str()) != but)
         .count();
     limit > 0 && own >= limit
-}
-
-/// Whether the address space lists the pool with this block, read after the claim. A process that removes a pool from the
-/// list looks for blocks afterwards, so at least one of the two sees the other.
-pub(super) async fn is_listed(
-    api: &Requests,
-    accepted: &AcceptedPool,
-    (layout, cidr): (&BlockLayout, BlockCidr),
-) -> Result<bool, ReconcileError> {
-    let space = address_space(api, accepted).await?;
-    Ok(space.is_some_and(|space| admits(&space, accepted, layout, cidr)))
-}
-
-/// Reads the address space of the pool.
-async fn address_space(
-    api: &Requests,
-    accepted: &AcceptedPool,
-) -> Result<Option<AddressSpaceSpec>, ReconcileError> {
-    let space: Option<AddressSpace> = api.get(&accepted.spec.address_space).await?;
-    Ok(space.map(|space| space.spec))
 }

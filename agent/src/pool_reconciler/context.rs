@@ -3,14 +3,14 @@
 //!
 //! Invariant: a [`PoolContext`] has no state of its own. Two calls differ only if files, watches or the API server have changed.
 
-use super::addresses::Claimant;
 use crate::agent::Agent;
 use crate::node::LocalPool;
 use api::accepted_pool::AcceptedPool;
-use api::block_layout::{BlockCidr, address_name};
-use api::convert::{cidr_of, ip_in, node_ref, now};
+use api::block_layout::{BlockCidr, BlockLayout};
+use api::convert::{cidr_of, ip_in};
+use api::listing::admits;
 use api::requests::{ApiError, ReconcileError, Requests, WriteResult};
-use api::{AddressState, IpAddress, IpAddressSpec, IpBlock, IpPool};
+use api::{AddressSpace, AddressSpaceSpec, IpAddress, IpBlock, IpPool};
 use block::Usage;
 use block::owner::NodeIdentity;
 use common::cni::{Attachment, Code, ContainerId, Error, IfName};
@@ -211,37 +211,6 @@ impl PoolContext {
         Ok(is_unleased.await?)
     }
 
-    /// The object that binds `ip` to the claimant.
-    pub(super) fn new_address(
-        &self,
-        accepted: &AcceptedPool,
-        ip: IpAddr,
-        claimant: &Claimant<'_>,
-    ) -> Result<IpAddress, Error> {
-        let Some(NodeIdentity::Registered(me)) = self.agent.identity() else {
-            return Err(Error::new(
-                Code::POOL_NOT_HERE,
-                format!("the cluster has no Node {}", self.agent.config.node),
-            ));
-        };
-        let block = accepted.block_of(ip).map(|cidr| cidr.network().to_string());
-        let spec = IpAddressSpec {
-            pool: self.pool.to_string(),
-            address: ip.to_string(),
-            block: block.unwrap_or_default(),
-            node: node_ref(&me),
-            state: AddressState::Bound,
-            attachment: Some(claimant.attachment()),
-            pod: claimant.pod_ref(),
-            holder: claimant.holder.clone(),
-            since: Some(now()),
-        };
-        Ok(IpAddress::new(
-            &address_name(&accepted.spec.address_space, ip),
-            spec,
-        ))
-    }
-
     /// The error for the runtime if no block can be claimed.
     pub(super) fn failed(&self, failure: &ReconcileError) -> Error {
         let what = "no address is free in this node's blocks, and no block can be claimed";
@@ -293,4 +262,34 @@ pub(super) fn free_local(
             Some(all.saturating_sub(used.taken()))
         })
         .fold(0, u64::saturating_add)
+}
+
+/// The number of free addresses of a block that may be allocated now.
+pub(super) fn free_in_block(accepted: &AcceptedPool, cidr: Option<BlockCidr>, used: Usage) -> i64 {
+    let all = cidr.and_then(|cidr| {
+        let layout = accepted.layout(Family::of(cidr.network().ip()))?;
+        u64::try_from(layout.usable(cidr).count()).ok()
+    });
+    let free = all.unwrap_or_default().saturating_sub(used.taken());
+    i64::try_from(free).unwrap_or(i64::MAX)
+}
+
+/// Whether the address space lists the pool with this block, read after the claim. A process that removes a pool from the
+/// list looks for blocks afterwards, so at least one of the two sees the other.
+pub(super) async fn is_listed(
+    api: &Requests,
+    accepted: &AcceptedPool,
+    (layout, cidr): (&BlockLayout, BlockCidr),
+) -> Result<bool, ReconcileError> {
+    let space = address_space(api, accepted).await?;
+    Ok(space.is_some_and(|space| admits(&space, accepted, layout, cidr)))
+}
+
+/// Reads the address space of the pool.
+pub(super) async fn address_space(
+    api: &Requests,
+    accepted: &AcceptedPool,
+) -> Result<Option<AddressSpaceSpec>, ReconcileError> {
+    let space: Option<AddressSpace> = api.get(&accepted.spec.address_space).await?;
+    Ok(space.map(|space| space.spec))
 }

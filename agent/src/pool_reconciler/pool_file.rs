@@ -3,10 +3,10 @@
 
 use super::context::{PoolContext, Target};
 use super::known_blocks::{KnownBlocks, WATCH_LAG};
-use super::reconcile_block::BlockStep;
 use super::withheld::Withheld;
 use crate::node::{entry, usage};
 use api::accepted_pool::{AcceptedPool, Writer};
+use api::block_layout::BlockCidr;
 use api::requests::{ReconcileError, Requests};
 use block::owner::NodeIdentity;
 use block::{LocalBlock, Owner};
@@ -30,6 +30,17 @@ impl Entry {
     pub(super) fn of(local: Option<LocalBlock>) -> Self {
         local.map_or(Self::New, |_| Self::Existing)
     }
+}
+
+/// A block for which a step is carried out.
+#[derive(Clone, Copy)]
+pub(super) struct BlockStep<'a> {
+    pub(super) name: &'a str,
+    pub(super) cidr: Option<BlockCidr>,
+    /// When the block was last requested, by the clock that plugins use.
+    pub(super) asked: Duration,
+    pub(super) target: &'a Target,
+    pub(super) entry: Entry,
 }
 
 /// When a block is removed from the file.

@@ -126,7 +126,7 @@ impl Publisher {
         };
         match object {
             Some(object) => Ok(claimed(object, &claimant)),
-            None => self.context.new_address(accepted, ip, &claimant),
+            None => claimant.new_address(&self.context, accepted, ip),
         }
     }
 

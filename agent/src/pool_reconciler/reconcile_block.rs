@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Carries out the steps of the block state machine.
 
-use super::claim::is_listed;
-use super::context::{PoolContext, Target};
+use super::context::{PoolContext, Target, free_in_block, is_listed};
 use super::known_blocks::KnownBlocks;
 use super::namesakes::Namesakes;
-use super::pool_file::{Entry, PoolFileWriter, Removal};
+use super::pool_file::{BlockStep, Entry, PoolFileWriter, Removal};
 use super::publish::Publisher;
-use super::report_usage;
 use super::surplus::IdleBlocks;
 use crate::node::local_block;
 use api::IpBlock;
@@ -20,18 +18,6 @@ use block::{BlockRecord, LocalBlock, Mode, Usage};
 use ipam::clock::{Clock, KernelClock};
 use ipam::range::Family;
 use std::collections::{BTreeSet, HashSet};
-use std::time::Duration;
-
-/// A block for which a step is carried out.
-#[derive(Clone, Copy)]
-pub(super) struct BlockStep<'a> {
-    pub(super) name: &'a str,
-    pub(super) cidr: Option<BlockCidr>,
-    /// When the block was last requested, by the clock that plugins use.
-    pub(super) asked: Duration,
-    pub(super) target: &'a Target,
-    pub(super) entry: Entry,
-}
 
 /// Whether an administrator has deleted the block. Its object stays until its owner returns it.
 fn is_being_deleted(block: &IpBlock) -> bool {
@@ -413,7 +399,7 @@ impl BlockReconciler {
 /// What this node should do with one block.
 fn desired_use(target: &Target, name: &str, cidr: Option<BlockCidr>, used: Usage, surplus: bool) -> Desired {
     // A block without a free address is not shared. The report of its use shows that it has none.
-    let spares = |accepted: &AcceptedPool| report_usage::free(accepted, cidr, used) > 0;
+    let spares = |accepted: &AcceptedPool| free_in_block(accepted, cidr, used) > 0;
     let has = |accepted: &AcceptedPool| accepted.has_blocks() && cidr.is_some_and(|cidr| accepted.has(cidr));
     if !target.open || !target.accepted.as_ref().is_some_and(has) {
         Desired::Drain

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reports the use of this node's blocks to the API server: seldom, and only what has changed.
 
-use super::context::{PoolContext, Target};
+use super::context::{PoolContext, Target, free_in_block};
 use super::reconcile_block::BlockReconciler;
 use api::accepted_pool::AcceptedPool;
 use api::block_layout::BlockCidr;
@@ -11,7 +11,6 @@ use api::{BlockState, IpBlock, IpBlockStatus, IpPoolSpec};
 use block::Usage;
 use block::owner::NodeIdentity;
 use common::cni::{Code, Error};
-use ipam::range::Family;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -222,7 +221,7 @@ impl UsageReporter {
         let turn = match self.reports.last.get_mut(name) {
             Some(report) if report.noted == generation => {
                 // The controller chooses from these reports which node should share.
-                let is_full = |used| free(accepted, cidr_of(block), used) == 0;
+                let is_full = |used| free_in_block(accepted, cidr_of(block), used) == 0;
                 let misleads = target.has_shortage && is_full(used) && !is_full(report.used);
                 let every = if misleads {
                     Duration::ZERO
@@ -249,7 +248,7 @@ impl UsageReporter {
         let leases = self.leases_of(accepted, cidr_of(block)).await?;
         let status = IpBlockStatus {
             used: i64::try_from(used.leased).unwrap_or(i64::MAX),
-            free: free(accepted, cidr_of(block), used),
+            free: free_in_block(accepted, cidr_of(block), used),
             excluded: leases.excluded,
             oldest: leases.oldest,
             reported_at: Some(now()),
@@ -324,16 +323,6 @@ async fn publish_reserved(
         }
     }
     Ok(in_the_way)
-}
-
-/// The number of free addresses of a block that may be allocated now.
-pub(super) fn free(accepted: &AcceptedPool, cidr: Option<BlockCidr>, used: Usage) -> i64 {
-    let all = cidr.and_then(|cidr| {
-        let layout = accepted.layout(Family::of(cidr.network().ip()))?;
-        u64::try_from(layout.usable(cidr).count()).ok()
-    });
-    let free = all.unwrap_or_default().saturating_sub(used.taken());
-    i64::try_from(free).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! (`k8s.v1.cni.cncf.io/network-status`, written once ADD has succeeded; the specification of the Network Plumbing
 //! Working Group, § 5).
 
+use super::full_name;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use serde::Deserialize;
@@ -67,7 +68,7 @@ impl PodFacts {
             .and_then(|text| serde_json::from_str(text).ok())
             .unwrap_or_default();
         Self {
-            name: super::snapshot::full_name(pod),
+            name: full_name(pod),
             uid: pod.uid().unwrap_or_default(),
             node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
             is_running: !matches!(phase, Some("Succeeded" | "Failed")),

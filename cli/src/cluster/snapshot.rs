@@ -4,6 +4,7 @@
 //! The lists are read one after the other while pods come and go. So `check` reads a second snapshot before it reports a
 //! contradiction.
 
+use super::full_name;
 use super::pods::PodFacts;
 use super::{list, list_if_known};
 use crate::output::CommandError;
@@ -151,11 +152,6 @@ pub fn bound_pod(address: &IpAddress) -> Option<String> {
 pub fn kept_for(address: &IpAddress) -> Option<String> {
     let holder = address.spec.holder.as_ref()?;
     Some(format!("{}/{}", holder.namespace, holder.pod))
-}
-
-/// `namespace/name` of an object.
-pub fn full_name(object: &impl ResourceExt) -> String {
-    format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any())
 }
 
 /// The configuration of a definition, as text.

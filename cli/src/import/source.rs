@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The networks, ranges and allocations of a source, in types that all sources share.
 
+use crate::cluster::full_name;
 use crate::cluster::list_if_known;
-use crate::cluster::snapshot::{config_of, definitions, full_name, ipam_of};
+use crate::cluster::snapshot::{config_of, definitions, ipam_of};
 use crate::output::CommandError;
 use api::{Range, Route};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;

@@ -7,8 +7,9 @@ use super::source::{
     Group, Network, Refusal, SourceAllocation, SourceData, group_networks, items, networks, text,
 };
 use crate::args::Source;
+use crate::cluster::full_name;
 use crate::cluster::list_if_known;
-use crate::cluster::snapshot::{full_name, subnets};
+use crate::cluster::snapshot::subnets;
 use crate::output::CommandError;
 use api::{Range, Route};
 use ipam::range::{Family, bits};

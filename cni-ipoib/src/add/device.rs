@@ -81,7 +81,7 @@ fn plan_for(context: &mut AddContext<'_>, master: &ResolvedMaster) -> Result<Pla
 fn grant(context: &mut AddContext<'_>, host: &Host) -> Result<Option<Grant>, Error> {
     let config: &Config = context.config;
     let sysfs = context.node.sysfs();
-    let facts = rdma::Facts::read(context.kernel, &sysfs, Side::Host, &host.master)?;
+    let facts = rdma::observe(context.kernel, &sysfs, Side::Host, &host.master)?;
     // A request for a whole link includes its RDMA device.
     let asked = config.rdma.clone().unwrap_or_default();
     let Some((grant, found)) = decide(Some(&asked), &facts, Ok(()))? else {

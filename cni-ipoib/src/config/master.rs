@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The key `master`: a name, a description, or a list of both.
 
-use super::raw::{is_set, pkey};
+use super::value::{is_set, pkey};
 use super::{BondUse, Master, Mode, Needs, Preference, Preferences, ResolvedMaster, Selector};
 use crate::error::Error;
 use common::cni::keys::require_known;

@@ -53,7 +53,7 @@ impl RawRdma {
     /// A request beyond the default is required, unless the configuration says otherwise.
     pub(super) fn validate(self) -> Result<Rdma, Error> {
         let set = |text: Option<String>| text.filter(|text| !text.is_empty());
-        let netns = super::raw::parse("rdma.netns", self.netns.as_deref())?.unwrap_or_default();
+        let netns = super::value::parse("rdma.netns", self.netns.as_deref())?.unwrap_or_default();
         let device = set(self.device).map(|text| pattern(&text)).transpose()?;
         let rename = set(self.rename).map(name).transpose()?;
         if netns == RdmaNetns::Shared && rename.is_some() {

@@ -46,14 +46,16 @@ pub struct ObservedDevice {
 }
 
 impl Facts {
-    /// Reads the facts about `link`, which is on `side`.
-    ///
-    /// Netlink is used only if sysfs is not enough, and the GID tables of every device of the node only if
-    /// netlink is not enough either: each is a request to a driver.
+    /// Reads the facts about `link`, which is on `side`, without GID tables. Netlink is used only if sysfs is not enough.
     ///
     /// # Errors
     /// The kernel refuses a request, or sysfs cannot be listed.
-    pub fn read(kernel: &mut dyn Kernel, sysfs: &Sysfs, side: Side, link: &Link) -> Result<Self, Error> {
+    pub(super) fn read(
+        kernel: &mut dyn Kernel,
+        sysfs: &Sysfs,
+        side: Side,
+        link: &Link,
+    ) -> Result<Self, Error> {
         Self::read_with(kernel, sysfs, side, link, true)
     }
 
@@ -62,7 +64,12 @@ impl Facts {
     ///
     /// # Errors
     /// As [`Facts::read`].
-    pub fn read_near(kernel: &mut dyn Kernel, sysfs: &Sysfs, side: Side, link: &Link) -> Result<Self, Error> {
+    pub(super) fn read_near(
+        kernel: &mut dyn Kernel,
+        sysfs: &Sysfs,
+        side: Side,
+        link: &Link,
+    ) -> Result<Self, Error> {
         Self::read_with(kernel, sysfs, side, link, false)
     }
 
@@ -89,12 +96,6 @@ impl Facts {
             .collect();
         if facts.mode == NetnsMode::Exclusive || link.layer == LinkLayer::Ethernet {
             facts.ask_netlink(kernel, side)?;
-        }
-        if thorough
-            && link.layer == LinkLayer::Ethernet
-            && matches!(super::find(&facts, None), Err(super::find::NotFound::None))
-        {
-            facts.read_gid_tables(sysfs)?;
         }
         Ok(facts)
     }
@@ -144,7 +145,11 @@ impl Facts {
         Ok(())
     }
 
-    fn read_gid_tables(&mut self, sysfs: &Sysfs) -> Result<(), Error> {
+    /// Adds the GID tables of every device of the node. Each table is a request to a driver.
+    ///
+    /// # Errors
+    /// sysfs cannot be listed.
+    pub(super) fn add_gid_tables(&mut self, sysfs: &Sysfs) -> Result<(), Error> {
         let absent =
             |device: &Device, all: &[ObservedDevice]| all.iter().all(|seen| seen.device.name != device.name);
         for device in all(sysfs)? {

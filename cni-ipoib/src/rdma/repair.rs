@@ -6,6 +6,7 @@
 
 use super::facts::{Facts, devices, mode};
 use super::find::find;
+use super::observe;
 use super::resolve::Sources;
 use super::transfer::put_right;
 use crate::config::Rdma;
@@ -32,7 +33,7 @@ pub(crate) fn restore_names(
     if dead.is_empty() {
         return Ok(false);
     }
-    let facts = Facts::read(from.kernel, from.sysfs, Side::Host, link)?;
+    let facts = observe(from.kernel, from.sysfs, Side::Host, link)?;
     let on_host = devices(from.kernel, Side::Host)?;
     let mut changed = false;
     for identity in dead {

@@ -2,9 +2,9 @@
 //! Resolves a configuration and a link to a grant: reads the facts, decides, and checks whether the device
 //! may leave the host. It changes nothing.
 
-use super::Facts;
 use super::decide::{decide, unless_required};
 use super::movable::{Holder, Surroundings, holders, require_free_name, require_movable};
+use super::{Facts, observe};
 use crate::config::{Rdma, RdmaNetns};
 use crate::error::{Error, RdmaError};
 use crate::intent::Grant;
@@ -43,12 +43,7 @@ pub fn grant_for(
     interface: Interface<'_>,
 ) -> Result<Option<Grant>, Error> {
     let Interface { side, link, moving } = interface;
-    let read = if asked.is_some() {
-        Facts::read
-    } else {
-        Facts::read_near
-    };
-    let facts = read(from.kernel, from.sysfs, side, link)?;
+    let facts = facts_for(from, asked, side, link)?;
     if facts.mode == NetnsMode::Exclusive && side == Side::Pod {
         return in_pod(asked, link);
     }
@@ -75,12 +70,7 @@ pub fn require_likely(
     asked: Option<&Rdma>,
     interface: Interface<'_>,
 ) -> Result<(), Error> {
-    let read = if asked.is_some() {
-        Facts::read
-    } else {
-        Facts::read_near
-    };
-    let facts = read(from.kernel, from.sysfs, interface.side, interface.link)?;
+    let facts = facts_for(from, asked, interface.side, interface.link)?;
     match decide(asked, &facts, interface.moving) {
         Ok(_) => Ok(()),
         Err(error) => match explain(error, &facts, from.state) {
@@ -88,6 +78,16 @@ pub fn require_likely(
             error => Err(error),
         },
     }
+}
+
+/// An interface without a request for a device gets no requests to drivers of other devices.
+fn facts_for(from: &mut Sources<'_>, asked: Option<&Rdma>, side: Side, link: &Link) -> Result<Facts, Error> {
+    let read = if asked.is_some() {
+        observe
+    } else {
+        Facts::read_near
+    };
+    read(from.kernel, from.sysfs, side, link)
 }
 
 /// A parent in the pod keeps the device it has: whatever moved the parent there had to move the device too.

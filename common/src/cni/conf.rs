@@ -3,14 +3,13 @@
 
 use super::error::{Code, Error, causes};
 use super::id::{Attachment, is_name};
-use super::plain::Plain;
+use super::plain::decode;
 use super::result::CniResult;
 use super::version::Version;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use std::io::Read;
-use std::str::FromStr;
 
 /// The largest configuration that is read. Kubernetes limits objects to 1.5 MiB, and so a network
 /// configuration.
@@ -53,7 +52,7 @@ impl Conf {
     }
 
     pub(super) fn from_object(object: Map<String, Value>) -> Result<Self, Error> {
-        let version = Version::parse(text(&object, "cniVersion")?.unwrap_or_default())?;
+        let version = supported_version(text(&object, "cniVersion")?.unwrap_or_default())?;
         let network = text(&object, "name")?.unwrap_or_default().to_owned();
         if !is_name(&network) {
             return Err(Error::new(
@@ -125,38 +124,14 @@ impl Listed {
     }
 }
 
-/// Reads `value` as a `T` by the rules of Go's JSON: a null member is absent, and a list is not an object.
-///
-/// # Errors
-/// [`Code::DECODE`] with the JSON path of the first value that has a wrong type.
-pub fn decode<T: DeserializeOwned>(value: &Value) -> Result<T, Error> {
-    serde_path_to_error::deserialize(Plain(value)).map_err(|e| {
-        let path = e.path().to_string();
-        let place = if path == "." {
-            String::new()
-        } else {
-            format!("{path}: ")
-        };
+fn supported_version(text: &str) -> Result<Version, Error> {
+    Version::parse(text).ok_or_else(|| {
+        let supported = Version::all_str().join(", ");
         Error::new(
-            Code::DECODE,
-            format!("network configuration: {place}{}", e.inner()),
+            Code::INCOMPATIBLE_VERSION,
+            format!("cniVersion {text:?} is not supported; use one of {supported}"),
         )
     })
-}
-
-/// For `#[serde(deserialize_with)]`: an empty text counts as absent, as in Go's `net.IP`.
-///
-/// # Errors
-/// The text is not a `T`.
-pub fn empty_is_none<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: FromStr<Err: std::fmt::Display>,
-{
-    let text = Option::<String>::deserialize(deserializer)?;
-    let set = text.filter(|text| !text.is_empty());
-    set.map(|text| text.parse().map_err(serde::de::Error::custom))
-        .transpose()
 }
 
 fn text<'o>(object: &'o Map<String, Value>, key: &str) -> Result<Option<&'o str>, Error> {

@@ -227,7 +227,7 @@ fn nothing_to_undo(error: &Error) -> Option<Value> {
 fn read_conf(stdin: impl Read, del: bool, version: &mut Version) -> Result<Conf, Error> {
     let mut object = read_object(stdin)?;
     if del {
-        let unknown = |written: &Value| written.as_str().is_none_or(|text| Version::parse(text).is_err());
+        let unknown = |written: &Value| written.as_str().is_none_or(|text| Version::parse(text).is_none());
         let version = object.get("cniVersion").filter(|written| !written.is_null());
         if version.is_some_and(unknown) {
             object.insert("cniVersion".to_owned(), json!(Version::LATEST.as_str()));
@@ -245,7 +245,7 @@ fn read_conf(stdin: impl Read, del: bool, version: &mut Version) -> Result<Conf,
     if let Some(known) = object
         .get("cniVersion")
         .and_then(Value::as_str)
-        .and_then(|v| Version::parse(v).ok())
+        .and_then(Version::parse)
     {
         *version = known;
     }

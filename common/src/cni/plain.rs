@@ -5,24 +5,62 @@
 //! Invariant: a struct is read only from an object, and a null member is absent, at any depth. serde alone
 //! accepts a list in place of a struct, so that `"dns": []` would be a valid `dns`.
 
+use super::error::{Code, Error};
 use serde::de::value::{MapDeserializer, SeqDeserializer};
-use serde::de::{Deserializer, Error as _, IntoDeserializer, Unexpected, Visitor};
+use serde::de::{
+    Deserialize, DeserializeOwned, Deserializer, Error as _, IntoDeserializer, Unexpected, Visitor,
+};
 use serde::forward_to_deserialize_any;
-use serde_json::{Error, Map, Value};
+use serde_json::{Error as JsonError, Map, Value};
+use std::str::FromStr;
+
+/// Reads `value` as a `T` by the rules of Go's JSON: a null member is absent, and a list is not an object.
+///
+/// # Errors
+/// [`Code::DECODE`] with the JSON path of the first value that has a wrong type.
+pub fn decode<T: DeserializeOwned>(value: &Value) -> Result<T, Error> {
+    serde_path_to_error::deserialize(Plain(value)).map_err(|e| {
+        let path = e.path().to_string();
+        let place = if path == "." {
+            String::new()
+        } else {
+            format!("{path}: ")
+        };
+        Error::new(
+            Code::DECODE,
+            format!("network configuration: {place}{}", e.inner()),
+        )
+    })
+}
+
+/// For `#[serde(deserialize_with)]`: an empty text counts as absent, as in Go's `net.IP`.
+///
+/// # Errors
+/// The text is not a `T`.
+pub fn empty_is_none<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr<Err: std::fmt::Display>,
+{
+    let text = Option::<String>::deserialize(deserializer)?;
+    let set = text.filter(|text| !text.is_empty());
+    set.map(|text| text.parse().map_err(serde::de::Error::custom))
+        .transpose()
+}
 
 /// A value to deserialize by these rules.
 #[derive(Clone, Copy)]
-pub(super) struct Plain<'de>(pub(super) &'de Value);
+struct Plain<'de>(&'de Value);
 
 impl<'de> Plain<'de> {
-    fn object<V: Visitor<'de>>(object: &'de Map<String, Value>, visitor: V) -> Result<V::Value, Error> {
+    fn object<V: Visitor<'de>>(object: &'de Map<String, Value>, visitor: V) -> Result<V::Value, JsonError> {
         let members = object.iter().filter(|(_, value)| !value.is_null());
         visitor.visit_map(MapDeserializer::new(
             members.map(|(key, value)| (key.as_str(), Self(value))),
         ))
     }
 
-    fn list<V: Visitor<'de>>(list: &'de [Value], visitor: V) -> Result<V::Value, Error> {
+    fn list<V: Visitor<'de>>(list: &'de [Value], visitor: V) -> Result<V::Value, JsonError> {
         let mut items = SeqDeserializer::new(list.iter().map(Plain));
         let read = visitor.visit_seq(&mut items)?;
         items.end()?;
@@ -30,7 +68,7 @@ impl<'de> Plain<'de> {
     }
 }
 
-impl<'de> IntoDeserializer<'de, Error> for Plain<'de> {
+impl<'de> IntoDeserializer<'de, JsonError> for Plain<'de> {
     type Deserializer = Self;
 
     fn into_deserializer(self) -> Self {
@@ -39,9 +77,9 @@ impl<'de> IntoDeserializer<'de, Error> for Plain<'de> {
 }
 
 impl<'de> Deserializer<'de> for Plain<'de> {
-    type Error = Error;
+    type Error = JsonError;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonError> {
         match self.0 {
             Value::Array(list) => Self::list(list, visitor),
             Value::Object(object) => Self::object(object, visitor),
@@ -49,7 +87,7 @@ impl<'de> Deserializer<'de> for Plain<'de> {
         }
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonError> {
         match self.0 {
             Value::Null => visitor.visit_none(),
             _ => visitor.visit_some(self),
@@ -61,9 +99,9 @@ impl<'de> Deserializer<'de> for Plain<'de> {
         _name: &'static str,
         _fields: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Error> {
+    ) -> Result<V::Value, JsonError> {
         match self.0 {
-            Value::Array(_) => Err(Error::invalid_type(Unexpected::Seq, &"an object")),
+            Value::Array(_) => Err(JsonError::invalid_type(Unexpected::Seq, &"an object")),
             _ => self.deserialize_any(visitor),
         }
     }
@@ -72,7 +110,7 @@ impl<'de> Deserializer<'de> for Plain<'de> {
         self,
         _name: &'static str,
         visitor: V,
-    ) -> Result<V::Value, Error> {
+    ) -> Result<V::Value, JsonError> {
         visitor.visit_newtype_struct(self)
     }
 
@@ -81,7 +119,7 @@ impl<'de> Deserializer<'de> for Plain<'de> {
         name: &'static str,
         variants: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Error> {
+    ) -> Result<V::Value, JsonError> {
         self.0.deserialize_enum(name, variants, visitor)
     }
 

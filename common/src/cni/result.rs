@@ -4,8 +4,8 @@
 mod legacy;
 mod wire;
 
-use super::conf::empty_is_none;
 use super::error::{Code, Error};
+use super::plain::empty_is_none;
 use super::version::Version;
 use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The specification versions that the plugins support.
 
-use super::error::{Code, Error};
-
 /// A version of the CNI specification. Versions are matched by their exact text, as the specification asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
@@ -55,23 +53,12 @@ impl Version {
         Self::ALL.iter().map(|v| v.as_str()).collect()
     }
 
-    /// Parses a `cniVersion`. An empty one is 0.1.0, whose configurations had none.
-    ///
-    /// # Errors
-    /// [`Code::INCOMPATIBLE_VERSION`] for any version that is not supported.
-    pub fn parse(text: &str) -> Result<Self, Error> {
+    /// Parses a `cniVersion`. An empty one is 0.1.0, whose configurations had none. None if the version is not supported.
+    pub fn parse(text: &str) -> Option<Self> {
         if text.is_empty() {
-            return Ok(Self::V0_1_0);
+            return Some(Self::V0_1_0);
         }
-        Self::ALL.into_iter().find(|v| v.as_str() == text).ok_or_else(|| {
-            Error::new(
-                Code::INCOMPATIBLE_VERSION,
-                format!(
-                    "cniVersion {text:?} is not supported; use one of {}",
-                    Self::all_str().join(", ")
-                ),
-            )
-        })
+        Self::ALL.into_iter().find(|version| version.as_str() == text)
     }
 }
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-use super::socket::DUMP_ATTEMPTS;
 use nix::errno::Errno;
 use std::io;
+
+/// How many times a list is read before the request fails. The pauses add up to about two seconds: only a
+/// node whose links change all the time changes the list during each read.
+pub(super) const DUMP_ATTEMPTS: usize = 12;
 
 /// Why a netlink request failed.
 #[derive(Debug, thiserror::Error)]

@@ -2,7 +2,7 @@
 //! A blocking socket with one outstanding request.
 
 use super::answer::{Answers, Progress};
-use super::error::Error;
+use super::error::{DUMP_ATTEMPTS, Error};
 use crate::netns::Netns;
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkDeserializable, NetlinkHeader, NetlinkMessage,
@@ -17,10 +17,6 @@ use std::marker::PhantomData;
 use std::os::fd::AsRawFd;
 use std::thread::sleep;
 use std::time::Duration;
-
-/// How many times a list is read before the request fails. The pauses add up to about two seconds: only a
-/// node whose links change all the time changes the list during each read.
-pub(super) const DUMP_ATTEMPTS: usize = 12;
 
 /// The first pause before a list is read again. Each later pause is twice as long, up to [`LONGEST_PAUSE`].
 /// Pods change links in bursts, and a second read in the same burst is interrupted as well.

@@ -85,9 +85,9 @@ fn a_reserved_address_in_use_does_not_reduce_the_free_addresses_of_a_block() {
         resting: 1,
         ..Usage::default()
     };
-    assert_eq!(free(&accepted, cidr, used(2, 0)), 16 - 8 - 2 - 1);
-    assert_eq!(free(&accepted, cidr, used(2 + 8, 8)), 16 - 8 - 2 - 1);
-    assert_eq!(free(&accepted, cidr, used(7 + 8, 8)), 0);
+    assert_eq!(free_in_block(&accepted, cidr, used(2, 0)), 16 - 8 - 2 - 1);
+    assert_eq!(free_in_block(&accepted, cidr, used(2 + 8, 8)), 16 - 8 - 2 - 1);
+    assert_eq!(free_in_block(&accepted, cidr, used(7 + 8, 8)), 0);
 }
 
 fn one() -> Usage {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 mod bond;
 
+use super::super::observe;
 use super::*;
 use crate::model::{Fault, ModelKernel, Node, active_backup, bond, ethernet, ipoib, of_kind, port_of};
 
@@ -20,7 +21,7 @@ fn node() -> (Node, ModelKernel) {
 }
 
 fn read(node: &Node, kernel: &ModelKernel, link: &Link) -> Facts {
-    Facts::read(&mut kernel.clone(), &node.sysfs(), Side::Host, link).unwrap()
+    observe(&mut kernel.clone(), &node.sysfs(), Side::Host, link).unwrap()
 }
 
 fn names(facts: &Facts) -> Vec<&str> {
@@ -191,7 +192,7 @@ fn a_refused_request_is_reported_with_its_step() {
             parent: Some(2),
             ..ethernet(6, "eth1")
         };
-        let error = Facts::read(&mut kernel.clone(), &node.sysfs(), Side::Host, &link).unwrap_err();
+        let error = observe(&mut kernel.clone(), &node.sysfs(), Side::Host, &link).unwrap_err();
         error.to_string()
     };
     let steps = [0, 1, 2, 3].map(|number| error_of(Fault::Refused(number)));

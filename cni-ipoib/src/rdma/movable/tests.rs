@@ -3,7 +3,7 @@ use super::*;
 use crate::intent::{Identity, Sharing};
 use crate::journal::{Intent, Journal};
 use crate::model::{ModelKernel, Node, Pod, attachment, bond, ethernet, of_kind};
-use crate::rdma::{Facts, find};
+use crate::rdma::{find, observe};
 use common::netlink::NetnsMode;
 
 /// `mlx5_1` with `eth1` and `mlx5_2` with `eth2`, in exclusive mode; `mlx5_0` with `ib0`.
@@ -46,7 +46,7 @@ impl Bench {
         let mut kernel = self.kernel.clone();
         let link = kernel.link(Side::Host, name).unwrap().unwrap();
         let sysfs = self.node.sysfs();
-        let facts = Facts::read(&mut kernel, &sysfs, Side::Host, &link).unwrap();
+        let facts = observe(&mut kernel, &sysfs, Side::Host, &link).unwrap();
         let found = find(&facts, None).unwrap();
         let around = Surroundings::read(&mut kernel, &sysfs, self.state.path(), &found).unwrap();
         require_movable(&found, &around).map_err(|e| e.to_string())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-use crate::cni::conf::{decode, empty_is_none};
+use super::{decode, empty_is_none};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::net::IpAddr;

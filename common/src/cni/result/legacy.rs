@@ -2,8 +2,8 @@
 //! Results of 0.1.0 and 0.2.0: at most one address per family, no interfaces.
 
 use super::{CniResult, Dns, IpConfig, Route};
-use crate::cni::conf::decode;
 use crate::cni::error::Error;
+use crate::cni::plain::decode;
 use crate::cni::version::Version;
 use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};

@@ -2,8 +2,8 @@
 //! Results of 0.3.0 to 1.1.0: one shape, without the members that a version does not have.
 
 use super::{CniResult, Dns, Interface, IpConfig, Route};
-use crate::cni::conf::decode;
 use crate::cni::error::Error;
+use crate::cni::plain::decode;
 use crate::cni::version::Version;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};

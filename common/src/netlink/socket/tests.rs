@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::super::answer::{Answers, Progress};
+use super::super::error::DUMP_ATTEMPTS;
 use super::super::error::Error;
-use super::{DUMP_ATTEMPTS, whole};
+use super::whole;
 use netlink_packet_core::{NLM_F_DUMP_INTR, NLM_F_MULTIPART};
 use netlink_packet_route::RouteNetlinkMessage as Message;
 

@@ -5,6 +5,10 @@ use cni_ipoib::{CniIpoib, collect};
 use common::cni::{Env, run_process};
 use std::process::ExitCode;
 
+/// musl's allocator maps and unmaps a page for most allocations of a short process.
+#[global_allocator]
+static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+
 fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|word| word == "collect") {
         return collect::run_process();

@@ -5,6 +5,10 @@ use common::cni::run_process;
 use ipam::RdmaIpam;
 use ipam::agent::{Client, SOCKET_VARIABLE};
 
+/// musl's allocator maps and unmaps a page for most allocations of a short process.
+#[global_allocator]
+static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+
 fn main() -> std::process::ExitCode {
     // A runtime's umask may remove even the owner's rights. The plugin sets the modes of its files itself.
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));

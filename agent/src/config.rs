@@ -20,7 +20,7 @@ pub struct Config {
     /// The name of this node (`spec.nodeName` of the agent's pod)
     #[arg(long, env = "RDMANET_NODE")]
     pub node: String,
-    /// The folder of rdma-ipam's leases on this node
+    /// The directory of rdma-ipam's leases on this node
     #[arg(long, env = "RDMANET_DATA_DIR", default_value = ipam::config::DATA_DIR)]
     pub data_dir: PathBuf,
     /// The Unix socket on which the agent serves the plugins

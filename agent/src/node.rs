@@ -51,8 +51,8 @@ impl Stores {
 
     /// Whether this node has a `pool.json` for `pool`.
     pub fn has_file(&self, pool: &PoolName) -> bool {
-        let folder = self.data_dir.join(POOLS).join(pool.as_str());
-        folder.join("pool.json").exists()
+        let directory = self.data_dir.join(POOLS).join(pool.as_str());
+        directory.join("pool.json").exists()
     }
 
     /// The networks with ranges that have leases on this node.

@@ -45,8 +45,8 @@ pub(crate) type Reconcilers = Arc<dyn Fn(&PoolName) -> mpsc::Sender<Message> + S
 /// # Errors
 /// Errors of the file system.
 pub(crate) fn bind(path: &Path) -> io::Result<UnixListener> {
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder)?;
+    if let Some(directory) = path.parent() {
+        std::fs::create_dir_all(directory)?;
     }
     match std::fs::remove_file(path) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 /// The file of a definition in `conf/crds`.
 fn manifest(definition: &CustomResourceDefinition) -> (PathBuf, String) {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../conf/crds");
+    let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../conf/crds");
     let text = serde_norway::to_string(definition).unwrap();
     (
-        folder.join(format!("{}.yaml", definition.spec.names.plural)),
+        directory.join(format!("{}.yaml", definition.spec.names.plural)),
         format!(
             "# SPDX-License-Identifier: Apache-2.0\n# Made from api/src by: RDMANET_WRITE=1 cargo test -p api --lib\n{text}"
         ),

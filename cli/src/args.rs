@@ -115,7 +115,7 @@ pub enum ClusterCommand {
     },
 }
 
-/// The folder of `rdma-ipam` on this node.
+/// The directory of `rdma-ipam` on this node.
 #[derive(clap::Args, Clone, Debug)]
 pub struct DataDir {
     /// Where rdma-ipam stores the leases of this node
@@ -123,9 +123,9 @@ pub struct DataDir {
     pub data_dir: PathBuf,
 }
 
-/// The folders of both plugins on this node.
+/// The directories of both plugins on this node.
 #[derive(clap::Args, Clone, Debug)]
-pub struct Folders {
+pub struct Directories {
     /// Where cni-ipoib stores its journal
     #[arg(
         long,
@@ -142,15 +142,15 @@ pub struct Folders {
 /// Options of `rdmanet node`.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Node {
-    /// Show a recorded node: a folder with sysfs, address.json and route.json (docs/cli.md has the recording commands)
+    /// Show a recorded node: a directory with sysfs, address.json and route.json (docs/cli.md has the recording commands)
     #[arg(long, value_name = "DIR", conflicts_with = "sysfs")]
     pub from: Option<PathBuf>,
     /// Where sysfs is mounted
     #[arg(long, value_name = "DIR", default_value = "/sys")]
     pub sysfs: PathBuf,
-    /// The folders of the plugins
+    /// The directories of the plugins
     #[command(flatten)]
-    pub folders: Folders,
+    pub directories: Directories,
     /// List the GIDs of InfiniBand ports too
     #[arg(long)]
     pub gids: bool,
@@ -171,9 +171,9 @@ pub struct Selftest {
     /// Where the plugins are installed
     #[arg(long, value_name = "DIR", default_value = "/opt/cni/bin")]
     pub plugins: PathBuf,
-    /// The folders of the plugins; the self-test has its own for its leases
+    /// The directories of the plugins; the self-test has its own for its leases
     #[command(flatten)]
-    pub folders: Folders,
+    pub directories: Directories,
 }
 
 impl Selftest {
@@ -182,7 +182,7 @@ impl Selftest {
         Node {
             from: None,
             sysfs: PathBuf::from("/sys"),
-            folders: self.folders.clone(),
+            directories: self.directories.clone(),
             gids: false,
         }
     }
@@ -249,7 +249,7 @@ pub struct Import {
     /// How long an ADD of the old plugin may still run after its network was switched
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub grace: u64,
-    /// Files copied from nodes: stores of nv-ipam, or data folders of host-local; repeatable
+    /// Files copied from nodes: stores of nv-ipam, or data directories of host-local; repeatable
     #[arg(long = "from", value_name = "PATH")]
     pub files: Vec<PathBuf>,
     /// The cluster

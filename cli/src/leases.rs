@@ -23,7 +23,7 @@ pub struct NodeLease {
 /// All leases below `data_dir`, and an error for each one that cannot be read.
 ///
 /// # Errors
-/// A folder cannot be listed, or the kernel does not return the boot ID.
+/// A directory cannot be listed, or the kernel does not return the boot ID.
 pub fn all(data_dir: &Path) -> Result<(Vec<NodeLease>, Vec<String>), CommandError> {
     let (mut all, mut damaged) = (Vec::new(), Vec::new());
     for place in stores(data_dir)? {
@@ -72,9 +72,9 @@ pub fn with_store<T>(
 /// The stores below `data_dir`: those of networks, and those of pools.
 ///
 /// # Errors
-/// A folder cannot be listed.
+/// A directory cannot be listed.
 pub fn stores(data_dir: &Path) -> Result<Vec<Place>, CommandError> {
-    let networks = folders(data_dir)?.into_iter().filter(|name| name != POOLS);
+    let networks = directories(data_dir)?.into_iter().filter(|name| name != POOLS);
     let network = |name: String| Place {
         dir: data_dir.join(&name),
         network: name.clone(),
@@ -82,7 +82,7 @@ pub fn stores(data_dir: &Path) -> Result<Vec<Place>, CommandError> {
         cooldown: Duration::ZERO,
         is_pool: false,
     };
-    let pools = folders(&data_dir.join(POOLS))?;
+    let pools = directories(&data_dir.join(POOLS))?;
     let pool = |name: String| Some(Place::of_pool(data_dir, &PoolName::try_from(name).ok()?));
     Ok(networks
         .map(network)
@@ -90,13 +90,13 @@ pub fn stores(data_dir: &Path) -> Result<Vec<Place>, CommandError> {
         .collect())
 }
 
-fn folders(dir: &Path) -> Result<Vec<String>, CommandError> {
+fn directories(dir: &Path) -> Result<Vec<String>, CommandError> {
     let entries = match std::fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(Vec::new()),
         Err(e) => {
             return Err(CommandError(format!(
-                "cannot list the leases in {}: {e}; run this as root, or name another folder with --data-dir",
+                "cannot list the leases in {}: {e}; run this as root, or name another directory with --data-dir",
                 dir.display()
             )));
         }

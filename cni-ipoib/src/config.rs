@@ -77,7 +77,7 @@ pub enum ResolvedMaster {
     /// The network interface of a device, by PCI address or auxiliary device name. A device plugin chose the
     /// device, so it takes precedence over a name.
     Device(String),
-    /// The network interface of the device in this folder of sysfs.
+    /// The network interface of the device in this directory of sysfs.
     KernelPath(PathBuf),
     /// By hardware address: on Ethernet the permanent or the present one, on `InfiniBand` any with the port's
     /// GUID.

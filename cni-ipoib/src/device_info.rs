@@ -2,8 +2,8 @@
 //! The device-info file: describes the pod's device, for Multus to put into the pod's network status (Network
 //! Plumbing Working Group, device-info-spec 1.1.0).
 
+use crate::directories;
 use crate::error::Error;
-use crate::folders;
 use crate::intent::Grant;
 use common::rdma::PciAddress;
 use serde_json::{Value, json};
@@ -82,7 +82,7 @@ pub(crate) fn write(file: &Path, content: &Value) -> Result<(), Error> {
         source,
     };
     if let Some(dir) = file.parent() {
-        folders::public(dir).map_err(io)?;
+        directories::public(dir).map_err(io)?;
     }
     let temporary = unfinished(file);
     let written = write_new(&temporary, content).and_then(|()| fs::rename(&temporary, file));

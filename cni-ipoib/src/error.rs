@@ -303,7 +303,7 @@ pub enum Error {
         "{path} has been locked for {waited:?} by {holder}; if that is a CNI plugin, try again, otherwise end that process"
     )]
     Locked {
-        /// The locked folder.
+        /// The locked directory.
         path: PathBuf,
         /// How long the call waited.
         waited: Duration,
@@ -333,7 +333,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The refusal of a call that waited `waited` for the lock on the folder `path`.
+    /// The refusal of a call that waited `waited` for the lock on the directory `path`.
     pub(crate) fn locked(path: &Path, waited: Duration, holder: String) -> Self {
         Self::Locked {
             path: path.to_owned(),

@@ -145,9 +145,9 @@ fn find_master(
             }
             return device_link(kernel, side, id, names);
         }
-        ResolvedMaster::KernelPath(folder) => {
-            let names = sysfs.netdevs_in(folder).unwrap_or_default();
-            return device_link(kernel, side, &folder.display().to_string(), names);
+        ResolvedMaster::KernelPath(directory) => {
+            let names = sysfs.netdevs_in(directory).unwrap_or_default();
+            return device_link(kernel, side, &directory.display().to_string(), names);
         }
         ResolvedMaster::Address(address) => return addressed_link(kernel, sysfs, side, address),
         ResolvedMaster::DefaultRoute => {

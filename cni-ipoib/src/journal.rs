@@ -14,8 +14,8 @@ mod marker;
 mod node_lock;
 mod notes;
 
+use crate::directories;
 use crate::error::Error;
-use crate::folders;
 pub use crate::intent::Intent;
 use crate::intent::Made;
 use crate::netns::pod_if_there;
@@ -210,7 +210,7 @@ impl Journal {
     }
 
     fn create(&self) -> Result<(), Error> {
-        let made = folders::attachments(&self.state).and_then(|_| folders::private(&self.dir));
+        let made = directories::attachments(&self.state).and_then(|_| directories::private(&self.dir));
         made.map_err(|e| io_error("create", &self.dir, e))
     }
 

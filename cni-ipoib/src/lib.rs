@@ -20,7 +20,7 @@
 //! config device_info kernel netns
 //! intent routes                 | what the journal holds; the routes of a result
 //! error                         | the one table of codes
-//! folders mark mode
+//! directories mark mode
 //! ```
 
 mod add;
@@ -32,8 +32,8 @@ mod del;
 pub mod detach;
 pub mod device;
 mod device_info;
+mod directories;
 pub mod error;
-mod folders;
 mod gc;
 pub mod host;
 pub mod intent;

@@ -62,7 +62,7 @@ pub(crate) fn pod_if_there(path: &Path, id: Option<(u64, u64)>) -> Result<Option
 /// Whether the namespace `id` that ADD found at `path` is proven gone: nothing is at the path any more, or
 /// another namespace is. Opens no namespace, because an open handle keeps a namespace alive.
 ///
-/// Three cases prove nothing: the folder of the path is missing, as where it is not mounted; a file without a
+/// Three cases prove nothing: the directory of the path is missing, as where it is not mounted; a file without a
 /// namespace is there, as where a mount was not propagated; the path is below `/proc`, where ids are those of
 /// the caller's PID namespace.
 pub(crate) fn is_gone(path: &Path, id: (u64, u64)) -> bool {

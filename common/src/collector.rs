@@ -8,7 +8,7 @@
 use crate::cni::{Args, Attachment};
 use serde::{Deserialize, Serialize};
 
-/// The collector's socket, in the folder that both containers see.
+/// The collector's socket, in the directory that both containers see.
 pub const SOCKET: &str = "/run/rdmanet/agent/collector.sock";
 
 /// The variable that names another socket.

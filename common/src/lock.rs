@@ -89,7 +89,7 @@ fn held_error(file: &File, waited: Duration) -> LockError {
 }
 
 /// The metadata of `file` if `path` still names it. The last holder of a lock may have removed the file, or
-/// an administrator its folder.
+/// an administrator its directory.
 ///
 /// # Errors
 /// The file system refuses.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The node's RDMA devices, as `/sys` shows them.
 //!
-//! Invariant: every file that is read lies below the folder of [`Sysfs`], so a test can supply its own
+//! Invariant: every file that is read lies below the directory of [`Sysfs`], so a test can supply its own
 //! machine. A value that the driver does not report is `None` or empty, never an error.
 
 mod port;

@@ -58,7 +58,7 @@ unsafe impl std::alloc::GlobalAlloc for Counting {
     }
 }
 
-/// The node's file system below a folder; a changed `dataDir` must not lead out of it.
+/// The node's file system below a directory; a changed `dataDir` must not lead out of it.
 struct Confined(PathBuf);
 
 impl Confined {
@@ -126,7 +126,7 @@ impl Disk for Confined {
     }
 }
 
-/// A node with its own folder, and its last call.
+/// A node with its own directory, and its last call.
 struct Fixture {
     dir: TempDir,
     plugin: RdmaIpam<Confined>,
@@ -233,11 +233,11 @@ fn pool(name: &str) -> Value {
 }
 
 fn write_pool(rig: &Fixture, name: &str) -> PathBuf {
-    let folder = rig.dir.path().join("pools").join(name);
-    std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join("pool.json"), pool(name).to_string()).unwrap();
-    std::fs::write(folder.join("confirmed"), "2026-01-01T00:00:00Z\n").unwrap();
-    folder
+    let directory = rig.dir.path().join("pools").join(name);
+    std::fs::create_dir_all(&directory).unwrap();
+    std::fs::write(directory.join("pool.json"), pool(name).to_string()).unwrap();
+    std::fs::write(directory.join("confirmed"), "2026-01-01T00:00:00Z\n").unwrap();
+    directory
 }
 
 /// A configuration of some spelling, changed, as it comes on stdin.
@@ -253,7 +253,7 @@ fn changed_conf(random: &mut Random, rig: &Fixture) -> Vec<u8> {
     for _ in 0..random.below(4) {
         mutate::json(random, &mut conf);
     }
-    // Most changed folders lead out of this one, where only the refusal is visible.
+    // Most changed directories lead out of this one, where only the refusal is visible.
     if conf.pointer("/ipam/dataDir").is_some_and(Value::is_string) && !random.one_in(8) {
         conf["ipam"]["dataDir"] = json!(rig.dir.path());
     }
@@ -299,10 +299,10 @@ fn configurations_and_environments() {
     );
 }
 
-/// Every file of the store below `folder`.
-fn files(folder: &Path) -> Vec<PathBuf> {
+/// Every file of the store below `directory`.
+fn files(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             found.extend(files(&entry.path()));
         } else {
@@ -313,18 +313,18 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// A store with two leases, a resting address, and leftovers of a killed call. Returns its folder.
+/// A store with two leases, a resting address, and leftovers of a killed call. Returns its directory.
 fn used_store(case: &str, random: &mut Random, rig: &Fixture, ipam: &Value, store: &Path) {
     let conf = rig.conf(ipam).to_string().into_bytes();
     for id in ["keep", "gone", "c1"] {
         assert!(rig.call(case, "ADD", &of(id), &conf).0, "{case}");
     }
     assert!(rig.call(case, "DEL", &of("gone"), &conf).0, "{case}");
-    let folders = std::fs::read_dir(store)
+    let directories = std::fs::read_dir(store)
         .unwrap()
         .flatten()
         .map(|entry| entry.path());
-    let boot = folders
+    let boot = directories
         .into_iter()
         .find(|path| path.join("leases").is_dir())
         .unwrap();
@@ -362,9 +362,9 @@ fn damage(random: &mut Random, store: &Path) {
 fn files_of_the_store() {
     mutate::cases("files", 700, |case, random| {
         let rig = Fixture::new();
-        let folder = write_pool(&rig, "rail0");
+        let directory = write_pool(&rig, "rail0");
         let (ipam, store) = if random.one_in(2) {
-            (json!({"type": "rdma-ipam", "pool": "rail0"}), folder)
+            (json!({"type": "rdma-ipam", "pool": "rail0"}), directory)
         } else {
             let ranges = json!([[{"subnet": "10.0.0.0/24"}], [{"subnet": "fd00::/64"}]]);
             (
@@ -434,11 +434,11 @@ fn agent(listener: UnixListener, answers: Vec<Vec<u8>>) -> std::thread::JoinHand
 fn answers_of_an_agent() {
     mutate::cases("answers", 400, |case, random| {
         let rig = Fixture::new();
-        let folder = write_pool(&rig, "rail0");
+        let directory = write_pool(&rig, "rail0");
         let mut file = pool("rail0");
         file["allocation"] = json!(random.pick(&["blocks", "agent", "sticky"]));
         file["blocks"] = json!([]);
-        std::fs::write(folder.join("pool.json"), file.to_string()).unwrap();
+        std::fs::write(directory.join("pool.json"), file.to_string()).unwrap();
         let socket = rig.dir.path().join("agent.sock");
         let agent = agent(UnixListener::bind(&socket).unwrap(), changed_replies(random));
         let conf = rig

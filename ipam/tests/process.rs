@@ -275,8 +275,8 @@ fn modes(dir: &Path) -> BTreeMap<String, u32> {
     use std::os::unix::fs::PermissionsExt;
     let mut found = BTreeMap::new();
     let mut open = vec![dir.to_owned()];
-    while let Some(folder) = open.pop() {
-        for entry in std::fs::read_dir(&folder).unwrap() {
+    while let Some(directory) = open.pop() {
+        for entry in std::fs::read_dir(&directory).unwrap() {
             let path = entry.unwrap().path();
             let meta = std::fs::symlink_metadata(&path).unwrap();
             let name = path.strip_prefix(dir).unwrap().display().to_string();

@@ -57,9 +57,9 @@ fn files() -> Vec<PathBuf> {
     below("conf", "conflist")
 }
 
-/// The files of a folder whose names end with `end`.
-fn below(folder: &str, end: &str) -> Vec<PathBuf> {
-    let all = fs::read_dir(root().join(folder))
+/// The files of a directory whose names end with `end`.
+fn below(directory: &str, end: &str) -> Vec<PathBuf> {
+    let all = fs::read_dir(root().join(directory))
         .unwrap()
         .map(|file| file.unwrap().path());
     let mut files: Vec<PathBuf> = all
@@ -197,9 +197,9 @@ impl TwoNodes {
                 "ranges": [{"subnet": "10.77.0.0/24"}],
                 "blocks": [{"name": block, "cidr": block, "epoch": 1, "state": "active"}],
             });
-            let folder = dir.path().join("pools").join(pool);
-            fs::create_dir_all(&folder).unwrap();
-            fs::write(folder.join("pool.json"), file.to_string()).unwrap();
+            let directory = dir.path().join("pools").join(pool);
+            fs::create_dir_all(&directory).unwrap();
+            fs::write(directory.join("pool.json"), file.to_string()).unwrap();
         }
     }
 }

@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds the boot files of the fabric VM and prints the folder with them (`vmlinux`, `initrd`, `release`, `packages`).
+# Builds the boot files of the fabric VM and prints the directory with them (`vmlinux`, `initrd`, `release`, `packages`).
 # tests/fabric/run calls it:
 #     image.sh 5.10|6.1|current [--refresh]
-# With `userland` in place of a kernel, it builds only the first layer and prints its root folder.
+# With `userland` in place of a kernel, it builds only the first layer and prints its root directory.
 #
 # There are four layers. Each is a cache entry, named after the hash of its sources and renamed into place when it is
 # complete:
@@ -35,7 +35,7 @@ quietly() {
 	rm -f "$log"
 }
 
-# digest FILE...: the hash of standard input and of files in this folder, names and contents.
+# digest FILE...: the hash of standard input and of files in this directory, names and contents.
 digest() {
 	{
 		cat
@@ -92,7 +92,7 @@ apt_lists() {
 fetch() {
 	local dir=$1
 	shift
-	# apt's own unprivileged user cannot write into a private folder.
+	# apt's own unprivileged user cannot write into a private directory.
 	(cd "$dir" && quietly apt-get -o APT::Sandbox::User=root download "$@")
 }
 
@@ -111,7 +111,7 @@ unpack() {
 	local root=$1 deb
 	shift
 	for deb in "$@"; do
-		# dpkg-deb -x would replace the link /lib with a folder.
+		# dpkg-deb -x would replace the link /lib with a directory.
 		dpkg-deb --fsys-tarfile "$deb" | tar -x --keep-directory-symlink --no-same-owner -C "$root"
 	done
 }
@@ -127,8 +127,8 @@ merged_root() {
 
 # --- layers -----------------------------------------------------------------
 
-# layer NAME KEY COMMAND...: sets `layer` to the folder of the cache entry. If there is none, calls COMMAND with a new
-# folder as its last argument to fill it.
+# layer NAME KEY COMMAND...: sets `layer` to the directory of the cache entry. If there is none, calls COMMAND with a new
+# directory as its last argument to fill it.
 layer() {
 	local name=$1 key=$2 work
 	shift 2

@@ -139,11 +139,11 @@ arguments() {
 	is "$(<"$dir/out")" "<7><a b><><\"q\" \$x \`y\`><it's><$odd><--hcas><*>"
 }
 
-folder() {
-	mkdir -p "$dir/a folder, of mine/sub"
-	echo neighbour >"$dir/a folder, of mine/sub/data"
+directory() {
+	mkdir -p "$dir/a directory, of mine/sub"
+	echo neighbour >"$dir/a directory, of mine/sub/data"
 	local s
-	s=$(script 'a folder, of mine/look' <<<'cat sub/data && ! touch new 2>/dev/null && touch /tmp/t /run/t /var/t && hostname && ls /run/netns')
+	s=$(script 'a directory, of mine/look' <<<'cat sub/data && ! touch new 2>/dev/null && touch /tmp/t /run/t /var/t && hostname && ls /run/netns')
 	(cd / && gives 0 "$run" "$s") && is "$(<"$dir/out")" $'neighbour\nfabric'
 }
 
@@ -262,7 +262,7 @@ bad_use() {
 		one_line 125 "disk '$dir/none' is not a file" "$run" --disk "$dir/none" "$s" &&
 		one_line 125 "publish '23' is not PORT:10.0.2.N:PORT" "$run" --publish 23 "$s" &&
 		one_line 125 "forward '1@1.2.3.4:5' is not PORT or PORT@10.0.2.N:PORT" "$run" --forward 1@1.2.3.4:5 "$s" &&
-		one_line 125 "bin '$dir/none' is not a folder" "$run" --bin "$dir/none" "$s"
+		one_line 125 "bin '$dir/none' is not a directory" "$run" --bin "$dir/none" "$s"
 }
 
 bad_parameter() {
@@ -329,7 +329,7 @@ holds "a port of this machine is reached through --forward, again and again, and
 holds "a port of the VM is reached through --publish, and a forwarded one has the address that was asked for" publish
 holds "a disk keeps what was written, a scratch disk does not, and memory is accounted on request" disks
 holds "arguments arrive as they are: spaces, quotes, nothing, line ends, options" arguments
-holds "a script outside the repository sees its folder, read-only, and writes elsewhere" folder
+holds "a script outside the repository sees its directory, read-only, and writes elsewhere" directory
 holds "a static program runs as well as a script" program
 holds "output and errors come out in order, without the kernel's messages" both_streams
 holds "output is streamed while the script runs" streamed

@@ -11,7 +11,7 @@ use tests::kubelet::{Allocation, Kubelet, allocated, device_info};
 use tests::multus::{Multus, PodIdentity};
 use tests::{Node, Value, json};
 
-/// The folder that the host shares: a kubeconfig and the list of pods.
+/// The directory that the host shares: a kubeconfig and the list of pods.
 const SHARED: &str = "/kube";
 const RESOURCE: &str = "nvidia.com/hostdev";
 const SHARED_RESOURCE: &str = "rdma/hca_shared";
@@ -22,7 +22,7 @@ fn thin(node: &Node) -> Multus<'_> {
 
 fn pod(name: &str) -> PodIdentity {
     let text = fs::read(Path::new(SHARED).join("pods.json")).expect(
-        "the host's folder with pods.json: these tests are started by `cargo test -p multus --test fabric`",
+        "the host's directory with pods.json: these tests are started by `cargo test -p multus --test fabric`",
     );
     let pods: Value = serde_json::from_slice(&text).unwrap();
     let text = |key: &str| pods[name][key].as_str().unwrap().to_owned();

@@ -115,13 +115,13 @@ fn recording() -> &'static str {
 #[test]
 fn a_recorded_node_shows_the_same_ports_as_the_live_node() {
     run(|node| {
-        let folder = tempfile::tempdir().unwrap();
-        let script = folder.path().join("record");
-        let text = format!("cd {}\n{}", folder.path().display(), recording());
+        let directory = tempfile::tempdir().unwrap();
+        let script = directory.path().join("record");
+        let text = format!("cd {}\n{}", directory.path().display(), recording());
         std::fs::write(&script, text).unwrap();
         let output = node.exec("bash", script.to_str().unwrap());
         assert!(output.status.success(), "{output:?}");
-        let recorded = folder.path().join("node1");
+        let recorded = directory.path().join("node1");
         let recorded = ["rdmanet", "node", "--from", recorded.to_str().unwrap()];
         let recorded = cli::run(&Args::parse_from(recorded)).unwrap();
         let mut live = node_output(node).json;

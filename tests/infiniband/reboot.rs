@@ -15,7 +15,7 @@ use tests::{Conf, Node, Pod, Value, json, traces::assert_same};
 
 /// In the VM's memory: `rdma-ipam` rejects a file system that other machines may mount.
 const LEASES: &str = "/var/lib/rdma-ipam";
-/// A folder that survives a reboot (`tests/fabric/run --help`).
+/// A directory that survives a reboot (`tests/fabric/run --help`).
 const DISK: &str = "/keep/rdma-ipam";
 /// The results of the ADDs before the reboot, as libcni caches them.
 const CACHE: &str = "/keep/results.json";
@@ -119,7 +119,7 @@ fn after_the_reboot(node: &Node) {
     assert_eq!(lease_files(), [""; 0]);
 }
 
-/// Copies a folder with its hard links. `names` maps an inode to its first copied path.
+/// Copies a directory with its hard links. `names` maps an inode to its first copied path.
 fn copy(from: &Path, to: &Path, names: &mut HashMap<u64, PathBuf>) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
@@ -157,10 +157,10 @@ fn call_and_kill(pod: &Pod<'_>, verb: &str, conf: &Conf, by: Process, request: &
     );
 }
 
-/// The folders of boots in the lease store.
+/// The directories of boots in the lease store.
 fn boots() -> Vec<String> {
-    let folder = Path::new(LEASES).join("net-a");
-    let names = fs::read_dir(folder).unwrap().flatten();
+    let directory = Path::new(LEASES).join("net-a");
+    let names = fs::read_dir(directory).unwrap().flatten();
     let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
     names.filter(|name| name.starts_with("boot-")).collect()
 }

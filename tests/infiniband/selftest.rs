@@ -130,13 +130,16 @@ fn the_self_test_refuses_a_port_of_a_bond() {
 fn a_failed_detach_is_reported_and_cleaned_up_by_the_next_self_test() {
     run_accelerated("", |node| {
         let before = node.traces(&[]);
-        let folder = node.path("broken");
-        fs::create_dir_all(&folder).unwrap();
-        fs::copy("/opt/cni/bin/rdma-ipam", folder.join("rdma-ipam")).unwrap();
+        let directory = node.path("broken");
+        fs::create_dir_all(&directory).unwrap();
+        fs::copy("/opt/cni/bin/rdma-ipam", directory.join("rdma-ipam")).unwrap();
         let script = "#!/bin/bash\n[[ $CNI_COMMAND == DEL ]] && exit 0\nexec /opt/cni/bin/cni-ipoib\n";
-        fs::write(folder.join("cni-ipoib"), script).unwrap();
-        fs::set_permissions(folder.join("cni-ipoib"), fs::Permissions::from_mode(0o755)).unwrap();
-        let output = selftest(node, &["--master", "ib2", "--plugins", folder.to_str().unwrap()]);
+        fs::write(directory.join("cni-ipoib"), script).unwrap();
+        fs::set_permissions(directory.join("cni-ipoib"), fs::Permissions::from_mode(0o755)).unwrap();
+        let output = selftest(
+            node,
+            &["--master", "ib2", "--plugins", directory.to_str().unwrap()],
+        );
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         let failed = steps(&report(&output), "failed");
         assert!(
@@ -144,7 +147,7 @@ fn a_failed_detach_is_reported_and_cleaned_up_by_the_next_self_test() {
             "{failed:?}"
         );
         assert_sound(&selftest(node, &["--master", "ib2"]));
-        fs::remove_dir_all(&folder).unwrap();
+        fs::remove_dir_all(&directory).unwrap();
         assert_same(&before, &node.traces(&[]), "after the second run");
     });
 }

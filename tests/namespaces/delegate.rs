@@ -24,9 +24,9 @@ fn a_missing_ipam_plugin_is_named_with_the_searched_path() {
         let pod = node.pod();
         let before = node.traces(&[&pod]);
         let conf = node.conf(json!({"ipam": {"type": "absent-ipam"}}));
-        let folder = node.path("bin").display().to_string();
+        let directory = node.path("bin").display().to_string();
         pod.add(&conf, "net1")
-            .refused(103, &["absent-ipam", &folder, "install it"]);
+            .refused(103, &["absent-ipam", &directory, "install it"]);
         assert_same(&before, &node.traces(&[&pod]), "after a failed ADD");
         pod.detach(&conf, "net1");
         assert_same(&before, &node.traces(&[&pod]), "after DEL of what ADD refused");

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use std::fs;
 use std::path::Path;
 
-/// The folder of the VM with the files of `conf/`.
+/// The directory of the VM with the files of `conf/`.
 const HANDED_OUT: &str = "/etc/cni/net.d";
 
 /// A network configuration for one plugin.
@@ -23,7 +23,7 @@ impl Conf {
     }
 
     /// The first plugin of a file of `conf/`, as a runtime passes it to the plugin, with leases in the node's own
-    /// folder and no cooldown.
+    /// directory and no cooldown.
     pub fn handed_out(file: &str, node: &Node) -> Self {
         let path = Path::new(HANDED_OUT).join(file);
         let text = fs::read_to_string(&path).unwrap_or_else(|e| {

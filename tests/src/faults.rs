@@ -71,7 +71,7 @@ pub struct Faults<'n> {
 impl<'n> Faults<'n> {
     /// Takes the current state of the node as the state that every cleanup must restore.
     pub fn new(node: &'n Node, conf: &'n Conf) -> Self {
-        // The very first attachment also creates folders.
+        // The very first attachment also creates directories.
         let first = node.pod();
         first.attach(conf, IFNAME);
         first.detach(conf, IFNAME);

@@ -13,7 +13,7 @@ use std::path::Path;
 /// kubelet's checkpoint of its allocations (`pkg/kubelet/cm/devicemanager`). Multus reads it if there is no socket.
 const CHECKPOINT: &str = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint";
 
-/// The folder in which device plugins describe their devices (device-info-spec 1.1.0).
+/// The directory in which device plugins describe their devices (device-info-spec 1.1.0).
 const DEVICE_INFO: &str = "/var/run/k8s.cni.cncf.io/devinfo/dp";
 
 /// Devices of one resource, allocated to one pod.

@@ -51,8 +51,8 @@ impl Node {
                 dir: TempDir::with_prefix("rdmanet-node-").unwrap(),
                 pods: AtomicU32::new(0),
             };
-            for folder in ["bin", "netns"] {
-                fs::create_dir(node.path(folder)).unwrap();
+            for directory in ["bin", "netns"] {
+                fs::create_dir(node.path(directory)).unwrap();
             }
             test(&node);
         };
@@ -67,7 +67,7 @@ impl Node {
         });
     }
 
-    /// A path in the node's own folder: `state` contains the attachments, `rdma-ipam` and `host-local` the leases.
+    /// A path in the node's own directory: `state` contains the attachments, `rdma-ipam` and `host-local` the leases.
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
@@ -110,7 +110,7 @@ impl Node {
         json!({"type": "host-local", "dataDir": self.path("host-local"), "ranges": [[{"subnet": subnet}]]})
     }
 
-    /// The folders of `CNI_PATH`: the node's own, those of rdmanet and of the reference plugins.
+    /// The directories of `CNI_PATH`: the node's own, those of rdmanet and of the reference plugins.
     pub fn cni_path(&self) -> Vec<PathBuf> {
         vec![
             self.path("bin"),
@@ -196,7 +196,7 @@ impl Node {
 }
 
 impl Drop for Node {
-    /// Unmounts everything below the node's folder before the folder is removed. Otherwise the removal would delete the
+    /// Unmounts everything below the node's directory before the directory is removed. Otherwise the removal would delete the
     /// mounted files, which may be the machine's own.
     fn drop(&mut self) {
         let table = fs::read_to_string("/proc/thread-self/mountinfo").unwrap_or_default();
@@ -235,13 +235,13 @@ pub(crate) fn text_of(what: &str, output: &Output) -> String {
 /// The names of the files in and below `dir` that `wanted` selects, relative to `dir`, sorted.
 pub(crate) fn files_below(dir: &Path, wanted: &dyn Fn(&str) -> bool) -> Vec<String> {
     let mut found = Vec::new();
-    let mut folders = vec![dir.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+    let mut directories = vec![dir.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
             let path = entry.path();
             let name = path.strip_prefix(dir).unwrap().display().to_string();
             if path.is_dir() {
-                folders.push(path);
+                directories.push(path);
             } else if wanted(&name) {
                 found.push(name);
             }

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
 
-/// The folder of all plugins in the fabric's VM.
+/// The directory of all plugins in the fabric's VM.
 const IN_VM: &str = "/opt/cni/bin";
 
-/// The folder of rdmanet's static binaries: `RDMANET_BIN`, else the workspace's build output, else (in the VM, which
+/// The directory of rdmanet's static binaries: `RDMANET_BIN`, else the workspace's build output, else (in the VM, which
 /// has no workspace) `/opt/cni/bin`.
 pub fn ours() -> &'static Path {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
@@ -39,7 +39,7 @@ pub fn ours() -> &'static Path {
     })
 }
 
-/// A program that `cargo build` has built for this machine, in the folder of the running test. Its sources are compared once, so
+/// A program that `cargo build` has built for this machine, in the directory of the running test. Its sources are compared once, so
 /// they may change while a suite runs.
 pub fn program(name: &str) -> PathBuf {
     static FOUND: LazyLock<Mutex<HashMap<String, PathBuf>>> = LazyLock::new(Mutex::default);
@@ -66,7 +66,7 @@ fn require_fresh(program: &Path, build: &str) {
     }
 }
 
-/// The folder of the reference plugins: `RDMANET_PEERS`, else the output of `tests/go/build --group cni`, else
+/// The directory of the reference plugins: `RDMANET_PEERS`, else the output of `tests/go/build --group cni`, else
 /// `/opt/cni/bin`.
 pub fn peers() -> &'static Path {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
@@ -85,7 +85,7 @@ pub fn peers() -> &'static Path {
     })
 }
 
-/// The folder of Multus: `RDMANET_MULTUS`, else the output of `tests/go/build --group multus`, else `/opt/cni/bin`.
+/// The directory of Multus: `RDMANET_MULTUS`, else the output of `tests/go/build --group multus`, else `/opt/cni/bin`.
 pub fn multus() -> &'static Path {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     FOUND.get_or_init(|| {
@@ -107,13 +107,13 @@ pub fn multus() -> &'static Path {
 pub fn whereabouts() -> PathBuf {
     let dir = given("RDMANET_WHEREABOUTS").or_else(|| built("whereabouts"));
     let program = dir
-        .expect("RDMANET_WHEREABOUTS, the folder that tests/go/build --group whereabouts prints")
+        .expect("RDMANET_WHEREABOUTS, the directory that tests/go/build --group whereabouts prints")
         .join("whereabouts");
     assert!(program.is_file(), "{} is not there", program.display());
     program
 }
 
-/// The folder with the definitions of whereabouts, in its module.
+/// The directory with the definitions of whereabouts, in its module.
 pub fn whereabouts_definitions() -> PathBuf {
     let group = workspace().map(|root| root.join("tests/go/whereabouts"));
     let output = Command::new("go")
@@ -128,7 +128,7 @@ pub fn whereabouts_definitions() -> PathBuf {
     dir
 }
 
-/// The folder with checkers of other projects' formats, built by `tests/go/build --group checks`.
+/// The directory with checkers of other projects' formats, built by `tests/go/build --group checks`.
 pub fn checks() -> &'static Path {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     FOUND.get_or_init(|| built("checks").expect("the workspace, for tests/go/build --group checks"))
@@ -146,7 +146,7 @@ fn workspace() -> Option<PathBuf> {
     root.join("Cargo.toml").is_file().then(|| root.to_owned())
 }
 
-/// Builds a group with `tests/go/build`, if there is a workspace. Returns the output folder.
+/// Builds a group with `tests/go/build`, if there is a workspace. Returns the output directory.
 fn built(group: &str) -> Option<PathBuf> {
     let output = Command::new(workspace()?.join("tests/go/build"))
         .args(["--group", group])

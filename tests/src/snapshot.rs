@@ -98,7 +98,7 @@ impl Node {
         }
     }
 
-    /// Files of attachments, leases and devices, in the node's own folder and in their default places.
+    /// Files of attachments, leases and devices, in the node's own directory and in their default places.
     fn files(&self) -> Vec<Object> {
         let own = ["state", "rdma-ipam", "host-local"].map(|name| self.path(name));
         let default = [
@@ -147,19 +147,19 @@ fn sysctls() -> Vec<Object> {
 
 /// The settings of one interface; none if the interface is gone by now.
 fn settings(interface: &Path) -> BTreeSet<String> {
-    let Ok(folder) = fs::File::open(interface) else {
+    let Ok(directory) = fs::File::open(interface) else {
         return BTreeSet::new();
     };
     let files = fs::read_dir(interface).into_iter().flatten().flatten();
     files
-        .filter_map(|file| Some((file.file_name(), setting(&folder, &file.file_name())?)))
+        .filter_map(|file| Some((file.file_name(), setting(&directory, &file.file_name())?)))
         .map(|(name, value)| format!("{} = {value}", name.display()))
         .collect()
 }
 
 /// The value of one setting, read with few system calls: the kernel returns it whole, and it is at most a page long.
-fn setting(folder: &fs::File, name: &OsStr) -> Option<String> {
-    let file = openat(folder, name, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()).ok()?;
+fn setting(directory: &fs::File, name: &OsStr) -> Option<String> {
+    let file = openat(directory, name, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()).ok()?;
     let mut page = [0; 4096];
     // `stable_secret` cannot be read before it is set.
     let size = fs::File::from(file).read(&mut page).ok()?;

@@ -61,7 +61,7 @@ struct Storm<'n> {
 
 /// Runs a storm of attachments with these configurations.
 pub fn storm(node: &Node, confs: &[Conf], size: Size, seed: u64) {
-    // The very first attachment also creates folders.
+    // The very first attachment also creates directories.
     for conf in confs {
         let first = node.pod();
         first.attach(conf, IFNAME);

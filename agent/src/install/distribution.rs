@@ -32,7 +32,7 @@ pub struct Choice(pub Option<Distribution>);
 
 /// A sign of a distribution on a node.
 enum Sign {
-    /// A file or folder.
+    /// A file or directory.
     Path(&'static str),
     /// A key of `/etc/os-release`, with its value where that matters.
     Os(&'static str, Option<&'static str>),

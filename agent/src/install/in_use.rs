@@ -131,11 +131,11 @@ fn read(dir: &Path, is_pool: bool, name: &str) -> Result<Leases, common::cni::Er
 
 /// The directory of each network and each pool.
 fn stores(host: &Path, data_dir: &Path) -> Result<Vec<(PathBuf, bool)>, Error> {
-    let networks = folders(host, data_dir)?;
+    let networks = directories(host, data_dir)?;
     let mut all = Vec::new();
     for dir in networks {
         if dir.file_name().is_some_and(|name| name == POOLS) {
-            all.extend(folders(host, &dir)?.into_iter().map(|pool| (pool, true)));
+            all.extend(directories(host, &dir)?.into_iter().map(|pool| (pool, true)));
         } else {
             all.push((dir, false));
         }
@@ -148,7 +148,7 @@ fn journal(host: &Path, state: &Path) -> Result<Vec<PodInterface>, Error> {
     entries(host, state)?;
     let networks = match fs::read_dir(state.join("attachments")) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        _ => folders(host, &state.join("attachments"))?,
+        _ => directories(host, &state.join("attachments"))?,
     };
     let mut found = Vec::new();
     for network in networks {
@@ -207,7 +207,7 @@ fn links(host: &Path, netns_dir: &Path) -> Result<Vec<PodInterface>, Error> {
     Ok(found)
 }
 
-fn folders(host: &Path, dir: &Path) -> Result<Vec<PathBuf>, Error> {
+fn directories(host: &Path, dir: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut all = entries(host, dir)?;
     all.retain(|path| path.is_dir());
     Ok(all)

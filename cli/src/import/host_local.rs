@@ -18,21 +18,21 @@ use std::path::{Path, PathBuf};
 /// The type of its configurations.
 const TYPE: &str = Source::HostLocal.name();
 
-/// Reads the networks of host-local; `folders` are the data folders of its nodes (`/var/lib/cni/networks`).
+/// Reads the networks of host-local; `directories` are the data directories of its nodes (`/var/lib/cni/networks`).
 ///
 /// # Errors
-/// As [`crate::cluster::explain`], or a folder cannot be listed.
-pub async fn read(client: &Client, folders: &[PathBuf]) -> Result<SourceData, CommandError> {
+/// As [`crate::cluster::explain`], or a directory cannot be listed.
+pub async fn read(client: &Client, directories: &[PathBuf]) -> Result<SourceData, CommandError> {
     let mut allocations: BTreeMap<String, Vec<SourceAllocation>> = BTreeMap::new();
-    for folder in folders {
-        for (network, found) in read_folder(folder)? {
+    for directory in directories {
+        for (network, found) in read_directory(directory)? {
             allocations.entry(network).or_default().extend(found);
         }
     }
     let (networks, refused) = networks(client, TYPE).await?;
     let mut data = interpret(networks, allocations);
     data.refused.extend(refused);
-    data.files = Some(folders.len());
+    data.files = Some(directories.len());
     Ok(data)
 }
 
@@ -49,7 +49,7 @@ pub fn interpret(networks: Vec<Network>, allocations: BTreeMap<String, Vec<Sourc
 }
 
 /// The allocations in the files of a node, by network. An empty file, as after a power loss, counts as an allocation.
-fn read_folder(folder: &Path) -> Result<BTreeMap<String, Vec<SourceAllocation>>, CommandError> {
+fn read_directory(directory: &Path) -> Result<BTreeMap<String, Vec<SourceAllocation>>, CommandError> {
     let list = |dir: &Path| -> Result<Vec<PathBuf>, CommandError> {
         let cannot_list = |e| {
             CommandError(format!(
@@ -63,14 +63,14 @@ fn read_folder(folder: &Path) -> Result<BTreeMap<String, Vec<SourceAllocation>>,
             .collect()
     };
     let mut all: BTreeMap<String, Vec<SourceAllocation>> = BTreeMap::new();
-    for network in list(folder)?.into_iter().filter(|path| path.is_dir()) {
+    for network in list(directory)?.into_iter().filter(|path| path.is_dir()) {
         let name = network
             .file_name()
             .unwrap_or_default()
             .to_string_lossy()
             .into_owned();
         for file in list(&network)? {
-            // The folder also has `lock` and `last_reserved_ip.0`.
+            // The directory also has `lock` and `last_reserved_ip.0`.
             let address = file
                 .file_name()
                 .and_then(|name| name.to_str())

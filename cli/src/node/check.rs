@@ -299,7 +299,7 @@ fn live(live: &LiveFacts) -> Vec<Finding> {
             Severity::Info,
             *plugin,
             "is not in /opt/cni/bin",
-            "make install; ignore this if the runtime uses another folder",
+            "make install; ignore this if the runtime uses another directory",
         ));
     }
     if live.agent_is_missing {

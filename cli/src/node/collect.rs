@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 /// A node.
 #[derive(Debug)]
 pub struct NodeFacts {
-    /// Its host name, or the folder of its record.
+    /// Its host name, or the directory of its record.
     pub name: String,
     /// Whether all namespaces see all RDMA devices; `None` if the kernel does not report it.
     pub shared: Option<bool>,
@@ -127,11 +127,11 @@ pub struct LiveFacts {
 /// # Errors
 /// The record cannot be read, or the kernel does not respond.
 pub fn collect(options: &args::Node) -> Result<NodeFacts, CommandError> {
-    if let Some(folder) = &options.from {
+    if let Some(directory) = &options.from {
         let scratch = tempfile::tempdir()
-            .map_err(|e| CommandError(format!("cannot create a temporary folder: {e}")))?;
-        let (mut node, sysfs) = recorded(folder, scratch.path())?;
-        let name = folder
+            .map_err(|e| CommandError(format!("cannot create a temporary directory: {e}")))?;
+        let (mut node, sysfs) = recorded(directory, scratch.path())?;
+        let name = directory
             .file_name()
             .unwrap_or_default()
             .to_string_lossy()
@@ -144,7 +144,7 @@ pub fn collect(options: &args::Node) -> Result<NodeFacts, CommandError> {
             "cannot open a netlink socket: {e}; run this on the node itself"
         ))
     })?;
-    let (leases, damaged) = leases::all(&options.folders.leases.data_dir)?;
+    let (leases, damaged) = leases::all(&options.directories.leases.data_dir)?;
     let pods: BTreeMap<String, String> = leases
         .iter()
         .filter_map(|one| {
@@ -155,7 +155,7 @@ pub fn collect(options: &args::Node) -> Result<NodeFacts, CommandError> {
         })
         .collect();
     let mut users: BTreeMap<String, Vec<User>> = BTreeMap::new();
-    let records = journal::written(&options.folders.state)
+    let records = journal::written(&options.directories.state)
         .map_err(|e| CommandError::from(common::cni::Error::from(e)))?;
     for one in records {
         let id = one.attachment.container_id.to_string();
@@ -171,7 +171,7 @@ pub fn collect(options: &args::Node) -> Result<NodeFacts, CommandError> {
     }
     let live = LiveFacts {
         damaged,
-        ..live(&sysfs, &options.folders.leases.data_dir)
+        ..live(&sysfs, &options.directories.leases.data_dir)
     };
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     read(name.trim().to_owned(), &mut socket, &sysfs, &users, Some(live))
@@ -193,17 +193,17 @@ impl View for Recorded {
     }
 }
 
-fn recorded(folder: &Path, scratch: &Path) -> Result<(Recorded, Sysfs), CommandError> {
+fn recorded(directory: &Path, scratch: &Path) -> Result<(Recorded, Sysfs), CommandError> {
     let text = |file: &str| {
-        let path = folder.join(file);
+        let path = directory.join(file);
         let remedy = "docs/cli.md has the commands that record a node";
         fs::read_to_string(&path)
             .map_err(|e| CommandError(format!("cannot read {}: {e}; {remedy}", path.display())))
     };
     let node = Recorded::read(&text("address.json")?, &text("route.json")?)
-        .map_err(|e| CommandError(format!("{}: {e}", folder.display())))?;
+        .map_err(|e| CommandError(format!("{}: {e}", directory.display())))?;
     write_sysfs(&text("sysfs")?, scratch)
-        .map_err(|e| CommandError(format!("{}: {e}", folder.join("sysfs").display())))?;
+        .map_err(|e| CommandError(format!("{}: {e}", directory.join("sysfs").display())))?;
     Ok((node, Sysfs::at(scratch)))
 }
 
@@ -424,14 +424,14 @@ fn live(sysfs: &Sysfs, data_dir: &Path) -> LiveFacts {
 fn memlock() -> Option<(String, u64)> {
     let processes = fs::read_dir("/proc").ok()?.flatten();
     let mut runtimes = processes.filter_map(|process| {
-        let folder: PathBuf = process.path();
-        let name = fs::read_to_string(folder.join("comm")).ok()?.trim().to_owned();
+        let directory: PathBuf = process.path();
+        let name = fs::read_to_string(directory.join("comm")).ok()?.trim().to_owned();
         ["containerd", "crio"]
             .contains(&name.as_str())
-            .then_some((name, folder))
+            .then_some((name, directory))
     });
-    let limit = |(name, folder): (String, PathBuf)| {
-        let limits = fs::read_to_string(folder.join("limits")).ok()?;
+    let limit = |(name, directory): (String, PathBuf)| {
+        let limits = fs::read_to_string(directory.join("limits")).ok()?;
         let line = limits
             .lines()
             .find(|line| line.starts_with("Max locked memory"))?;

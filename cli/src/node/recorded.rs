@@ -55,7 +55,7 @@ impl Recorded {
     }
 }
 
-/// Creates the recorded sysfs below `root`, from lines `file = text` and `link -> folder`.
+/// Creates the recorded sysfs below `root`, from lines `file = text` and `link -> directory`.
 ///
 /// # Errors
 /// A line leads out of `root`, or nothing can be written there.

@@ -19,16 +19,16 @@ fn v100() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/node/tests/v100")
 }
 
-fn look(folder: &Path) -> Output {
-    let args = ["rdmanet", "node", "--from", folder.to_str().unwrap()];
+fn look(directory: &Path) -> Output {
+    let args = ["rdmanet", "node", "--from", directory.to_str().unwrap()];
     crate::run(&Args::parse_from(args)).unwrap()
 }
 
-/// The node of `folder` with replaced lines of its record. If `with` is `None`, the line is removed.
-fn changed(folder: &Path, changes: &[(&str, Option<&str>)]) -> Output {
+/// The node of `directory` with replaced lines of its record. If `with` is `None`, the line is removed.
+fn changed(directory: &Path, changes: &[(&str, Option<&str>)]) -> Output {
     let copy = tempfile::tempdir().unwrap();
     for file in ["sysfs", "address.json", "route.json"] {
-        let mut text = fs::read_to_string(folder.join(file)).unwrap();
+        let mut text = fs::read_to_string(directory.join(file)).unwrap();
         for (what, with) in changes {
             let kept = text.lines().filter_map(|line| match with {
                 None => (!line.contains(what)).then(|| line.to_owned()),
@@ -266,8 +266,8 @@ fn a_bond_of_infiniband_ports_is_reported_with_its_active_port() {
 
 #[test]
 fn an_incomplete_record_of_a_node_is_rejected_with_the_missing_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let args = ["rdmanet", "node", "--from", folder.path().to_str().unwrap()];
+    let directory = tempfile::tempdir().unwrap();
+    let args = ["rdmanet", "node", "--from", directory.path().to_str().unwrap()];
     let error = crate::run(&Args::parse_from(args)).unwrap_err().to_string();
     assert!(
         error.contains("address.json") && error.contains("docs/cli.md"),
@@ -277,12 +277,12 @@ fn an_incomplete_record_of_a_node_is_rejected_with_the_missing_file() {
 
 #[test]
 fn a_node_without_rdma_is_reported_without_a_fault() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("sysfs"), "").unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("sysfs"), "").unwrap();
     for file in ["address.json", "route.json"] {
-        fs::write(folder.path().join(file), "[]").unwrap();
+        fs::write(directory.path().join(file), "[]").unwrap();
     }
-    let answer = look(folder.path());
+    let answer = look(directory.path());
     assert!(
         answer.text.contains("no RDMA device") && answer.outcome == Outcome::Fine,
         "{}",

@@ -43,8 +43,8 @@ impl Role {
         }
     }
 
-    /// The folder of its leases and its lock.
-    fn folder(self) -> PathBuf {
+    /// The directory of its leases and its lock.
+    fn directory(self) -> PathBuf {
         Path::new("/run").join(self.network())
     }
 }
@@ -80,30 +80,31 @@ impl Bench {
         for plugin in ["cni-ipoib", "rdma-ipam"] {
             if !plugins.join(plugin).is_file() {
                 return Err(CommandError(format!(
-                    "{} is missing; install the plugins, or name their folder with --plugins",
+                    "{} is missing; install the plugins, or name their directory with --plugins",
                     plugins.join(plugin).display()
                 )));
             }
         }
-        let folder = role.folder();
-        let failed =
-            |e: std::io::Error| CommandError(format!("{}: {e}; the self-test needs root", folder.display()));
-        fs::create_dir_all(&folder).map_err(failed)?;
-        let lock = File::create(folder.join("lock")).map_err(failed)?;
+        let directory = role.directory();
+        let failed = |e: std::io::Error| {
+            CommandError(format!("{}: {e}; the self-test needs root", directory.display()))
+        };
+        fs::create_dir_all(&directory).map_err(failed)?;
+        let lock = File::create(directory.join("lock")).map_err(failed)?;
         lock.try_lock().map_err(|_| {
             CommandError(format!(
                 "another self-test runs on this node and holds {}; wait until it ends",
-                folder.join("lock").display()
+                directory.join("lock").display()
             ))
         })?;
         Ok(Self {
             role,
             plugins,
-            state: options.folders.state.clone(),
+            state: options.directories.state.clone(),
             conf: json!({
                 "cniVersion": "1.1.0", "name": role.network(), "type": "cni-ipoib",
                 "ipam": {
-                    "type": "rdma-ipam", "dataDir": folder.join("leases"), "cooldown": 0,
+                    "type": "rdma-ipam", "dataDir": directory.join("leases"), "cooldown": 0,
                     "ranges": [[range(0)]],
                 },
             }),
@@ -220,7 +221,7 @@ impl Bench {
 
     /// The number of addresses that the self-test's pods have.
     pub fn leases(&self) -> usize {
-        leases_below(&self.role.folder().join("leases"))
+        leases_below(&self.role.directory().join("leases"))
     }
 
     /// Removes pods and attachments of this run and of a killed one. Returns what could not be removed, with the reason.
@@ -237,11 +238,11 @@ impl Bench {
         left
     }
 
-    /// Removes the folder if it has no lease. The next self-test needs the leases of pods that could not be removed.
+    /// Removes the directory if it has no lease. The next self-test needs the leases of pods that could not be removed.
     pub fn close(self) {
         if self.leases() == 0 {
             // The next run overwrites a file that stays.
-            let _ = fs::remove_dir_all(self.role.folder());
+            let _ = fs::remove_dir_all(self.role.directory());
         }
     }
 
@@ -302,16 +303,19 @@ fn range(slot: u32) -> Value {
     })
 }
 
-/// The files in all folders `addresses` below `folder`.
-fn leases_below(folder: &Path) -> usize {
+/// The files in all directories `addresses` below `directory`.
+fn leases_below(directory: &Path) -> usize {
     let count = |path: PathBuf| {
         if path.is_dir() {
             leases_below(&path)
         } else {
-            usize::from(path.parent().is_some_and(|folder| folder.ends_with("addresses")))
+            usize::from(
+                path.parent()
+                    .is_some_and(|directory| directory.ends_with("addresses")),
+            )
         }
     };
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     entries.map(|entry| count(entry.path())).sum()
 }
 

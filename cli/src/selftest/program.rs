@@ -46,10 +46,10 @@ pub fn wait_for(mut child: Child, what: &str) -> Result<String, String> {
     Err(format!("{what}: {}: {}", output.status, last_lines(&output)))
 }
 
-/// Whether the program is installed in a folder of `PATH`.
+/// Whether the program is installed in a directory of `PATH`.
 pub fn installed(program: &str) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path).any(|folder| folder.join(program).is_file())
+    env::split_paths(&path).any(|directory| directory.join(program).is_file())
 }
 
 /// The first line that a program prints, if it is installed and succeeds.

@@ -87,8 +87,8 @@ impl Report {
 }
 
 /// The version line that the plugin prints outside a CNI call.
-fn plugin(folder: &Path) -> String {
-    let output = Command::new(folder.join("cni-ipoib"))
+fn plugin(directory: &Path) -> String {
+    let output = Command::new(directory.join("cni-ipoib"))
         .env_remove("CNI_COMMAND")
         .stdin(Stdio::null())
         .output();

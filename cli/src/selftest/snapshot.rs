@@ -43,13 +43,13 @@ impl Snapshot {
             let routes = list(&[family, "route", "show", "table", "all"])?;
             lines.extend(routes.iter().filter_map(of_route));
         }
-        for (what, folder) in [
+        for (what, directory) in [
             ("RDMA device", Path::new("/sys/class/infiniband")),
             ("namespace", Path::new(NAMESPACES)),
-            ("journal", options.folders.state.as_path()),
-            ("lease", options.folders.leases.data_dir.as_path()),
+            ("journal", options.directories.state.as_path()),
+            ("lease", options.directories.leases.data_dir.as_path()),
         ] {
-            names(what, folder, &mut lines);
+            names(what, directory, &mut lines);
         }
         Ok(Self(lines))
     }
@@ -105,9 +105,9 @@ fn words(what: &str, object: &Value, keys: &[&str]) -> String {
     all.join(" ")
 }
 
-/// Every name below `folder`; a folder that does not exist has none.
-fn names(what: &str, folder: &Path, lines: &mut BTreeSet<String>) {
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+/// Every name below `directory`; a directory that does not exist has none.
+fn names(what: &str, directory: &Path, lines: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let path = entry.path();
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             names(what, &path, lines);

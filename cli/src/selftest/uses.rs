@@ -11,7 +11,7 @@ use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
 
-/// The folder in which runtimes and `ip netns` keep the names of namespaces.
+/// The directory in which runtimes and `ip netns` keep the names of namespaces.
 pub const NAMESPACES: &str = "/run/netns";
 /// Kinds of links that sit on another one.
 const CHILDREN: [&str; 5] = ["ipoib", "macvlan", "macvtap", "ipvlan", "vlan"];

@@ -34,8 +34,8 @@ fn a_missing_kubeconfig_is_reported_with_the_places_that_were_searched() {
         &["pools"],
         &["/nonexistent/config", "KUBECONFIG", "No such file"],
     );
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("damaged");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("damaged");
     std::fs::write(&file, "{ [").unwrap();
     says(
         None,

@@ -454,15 +454,15 @@ async fn pools_of_nv_ipam_and_host_local_are_imported_too() {
     node.wait_active("rail1").await;
 
     let data = tempfile::tempdir().unwrap();
-    let folder = data.path().join("rail2");
-    std::fs::create_dir(&folder).unwrap();
+    let directory = data.path().join("rail2");
+    std::fs::create_dir(&directory).unwrap();
     for (name, content) in [
         ("10.7.0.2", "c1\r\nnet1"),
         ("10.7.0.9", ""),
         ("last_reserved_ip.0", "10.7.0.9"),
         ("lock", ""),
     ] {
-        std::fs::write(folder.join(name), content).unwrap();
+        std::fs::write(directory.join(name), content).unwrap();
     }
     network(
         &site,

@@ -63,7 +63,7 @@ fn rdmanet(kubeconfig: Option<&Path>, args: &[&str]) -> Run {
     }
 }
 
-/// A folder with the kubeconfig of a user who has exactly the rights of `role`.
+/// A directory with the kubeconfig of a user who has exactly the rights of `role`.
 async fn person(site: &Site, name: &str, role: Option<&str>) -> TempDir {
     objects::account(&site.admin, "default", name).await;
     if let Some(role) = role {
@@ -80,15 +80,15 @@ async fn person(site: &Site, name: &str, role: Option<&str>) -> TempDir {
     kubeconfig(&site.server.config_with(&token))
 }
 
-/// A folder with `config` in it.
+/// A directory with `config` in it.
 fn kubeconfig(config: &Kubeconfig) -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     std::fs::write(
-        folder.path().join("config"),
+        directory.path().join("config"),
         serde_norway::to_string(config).unwrap(),
     )
     .unwrap();
-    folder
+    directory
 }
 
 /// Creates pod `default/NAME` on `node`, and writes the status that Multus would write: `net1` of `network` has `ips`.

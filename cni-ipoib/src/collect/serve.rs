@@ -31,7 +31,7 @@ enum CollectorError {
     #[error("{}", .0.msg)]
     Environment(#[from] cni::Error),
     /// The socket.
-    #[error("cannot serve the socket {}: {source}; does its folder exist, and may this process write there?", path.display())]
+    #[error("cannot serve the socket {}: {source}; does its directory exist, and may this process write there?", path.display())]
     Socket {
         /// Its path.
         path: PathBuf,

@@ -159,7 +159,7 @@ fn a_namespace_that_the_collector_cannot_see_proves_nothing() {
     let fixture = Fixture::new();
     add(&fixture, "c1", ARGS, "");
     fs::write(fixture.state.path().join("not-propagated"), "").unwrap();
-    for unseen in ["not-propagated", "no-folder/ended"] {
+    for unseen in ["not-propagated", "no-directory/ended"] {
         move_to(&fixture, "c1", unseen);
         assert_eq!(listed(&fixture), [], "{unseen}");
         is_kept(&ask(&fixture, ALL, &dead(&fixture)), "not proven gone");
@@ -283,7 +283,7 @@ fn a_failure_leaves_the_attachment_in_the_journal_for_the_next_request() {
 }
 
 #[test]
-fn a_network_that_is_a_path_reaches_no_other_folder() {
+fn a_network_that_is_a_path_reaches_no_other_directory() {
     let fixture = Fixture::new();
     let of_a_path = DeadAttachment {
         network: "../fabric".to_owned(),

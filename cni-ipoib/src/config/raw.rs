@@ -375,19 +375,19 @@ impl RawConfig {
 /// A key with its value, if it is set.
 type Source<'a> = (&'static str, Option<&'a str>);
 
-/// Parses the folder of a device, as `host-device` requires it.
+/// Parses the directory of a device, as `host-device` requires it.
 fn kernel_path(path: String) -> Result<PathBuf, Error> {
-    let folder = PathBuf::from(&path);
-    let plain = folder
+    let directory = PathBuf::from(&path);
+    let plain = directory
         .components()
         .all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
-    if plain && folder.starts_with("/sys/devices") {
-        return Ok(folder);
+    if plain && directory.starts_with("/sys/devices") {
+        return Ok(directory);
     }
     Err(Error::BadValue {
         key: "kernelpath",
         value: path,
-        want: "the folder of a device below /sys/devices".to_owned(),
+        want: "the directory of a device below /sys/devices".to_owned(),
     })
 }
 

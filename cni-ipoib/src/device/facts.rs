@@ -15,7 +15,7 @@ use std::path::PathBuf;
 /// The link, and everything that depends on it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
-    /// The folder of its device in sysfs.
+    /// The directory of its device in sysfs.
     pub path: Option<PathBuf>,
     /// The PCI function.
     pub pci: Option<PciAddress>,

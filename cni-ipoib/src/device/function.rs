@@ -213,15 +213,15 @@ fn lost(was: &Snapshot) -> Error {
 }
 
 fn node_guid(path: &Path) -> Option<Guid> {
-    let folder = path.join("infiniband");
-    let name = names(&folder).into_iter().next()?;
-    let text = fs::read_to_string(folder.join(name).join("node_guid")).ok()?;
+    let directory = path.join("infiniband");
+    let name = names(&directory).into_iter().next()?;
+    let text = fs::read_to_string(directory.join(name).join("node_guid")).ok()?;
     text.trim().parse().ok()
 }
 
-/// The names in a folder, sorted; empty if it cannot be read.
-fn names(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+/// The names in a directory, sorted; empty if it cannot be read.
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let mut names: Vec<_> = entries
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
         .collect();

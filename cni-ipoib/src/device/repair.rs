@@ -126,11 +126,12 @@ fn means(master: &ResolvedMaster, was: &Snapshot) -> bool {
                 .device
                 .as_deref()
                 .and_then(|device| device.split_once('/'));
-            let folder = hardware.path.as_deref().and_then(Path::file_name);
-            reported.is_some_and(|(_, device)| device == id) || folder.is_some_and(|name| name == id.as_str())
+            let directory = hardware.path.as_deref().and_then(Path::file_name);
+            reported.is_some_and(|(_, device)| device == id)
+                || directory.is_some_and(|name| name == id.as_str())
         }
-        ResolvedMaster::KernelPath(folder) => {
-            let inside = folder.strip_prefix("/sys").unwrap_or(folder);
+        ResolvedMaster::KernelPath(directory) => {
+            let inside = directory.strip_prefix("/sys").unwrap_or(directory);
             hardware.path.as_ref().is_some_and(|path| path.ends_with(inside))
         }
         ResolvedMaster::Address(address) => match address.port_guid() {

@@ -7,7 +7,7 @@ use crate::kernel::Kernel;
 use common::netlink::{Link, Saved};
 use std::path::PathBuf;
 
-/// Reads the state of `link`, a link of the host. `path` is its device's folder in sysfs.
+/// Reads the state of `link`, a link of the host. `path` is its device's directory in sysfs.
 ///
 /// # Errors
 /// The kernel refuses a request.

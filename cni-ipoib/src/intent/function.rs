@@ -9,13 +9,13 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Function {
-    /// Its folder, whose name is its PCI address.
+    /// Its directory, whose name is its PCI address.
     pub path: PathBuf,
-    /// The folder of its physical function.
+    /// The directory of its physical function.
     pub physical: PathBuf,
     /// Its number among the virtual functions of its physical function, from 0.
     pub number: u32,
-    /// The folder of its driver.
+    /// The directory of its driver.
     pub driver: PathBuf,
     /// The GUID of its RDMA device.
     pub node_guid: Guid,

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 pub struct Hardware {
     /// Bus and name of its device, e.g. `pci/0000:3b:00.0`; `None` before Linux 5.14.
     pub device: Option<String>,
-    /// The device's folder in sysfs. While it exists, the link is in some namespace.
+    /// The device's directory in sysfs. While it exists, the link is in some namespace.
     pub path: Option<PathBuf>,
     /// The port's GUID on InfiniBand; the new one, if the port gets another.
     pub port_guid: Option<Guid>,
@@ -27,7 +27,7 @@ pub struct Hardware {
 }
 
 impl Hardware {
-    /// The identity of `link`; `path` is its device's folder.
+    /// The identity of `link`; `path` is its device's directory.
     pub fn of(link: &Link, path: Option<PathBuf>) -> Self {
         Self {
             device: link.device.clone(),

@@ -9,14 +9,14 @@
 //! one read.
 
 use super::{Journal, Written, attachment_of, io_error, names, written};
+use crate::directories;
 use crate::error::Error;
-use crate::folders;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// The folder of the markers, below the state directory.
+/// The directory of the markers, below the state directory.
 const WHOLE: &str = "whole";
 
 /// The marker of one attachment.
@@ -76,7 +76,7 @@ pub(crate) fn whole_links(state: &Path) -> Result<Vec<Written>, Error> {
     Ok(all)
 }
 
-/// Creates the folder of markers if it does not exist. Earlier releases wrote no markers, so all files are
+/// Creates the directory of markers if it does not exist. Earlier releases wrote no markers, so all files are
 /// read once. Two calls may do this at once: both write the same markers.
 fn know(state: &Path) -> Result<(), Error> {
     let root = state.join(WHOLE);
@@ -91,9 +91,9 @@ fn know(state: &Path) -> Result<(), Error> {
             Path::new(&of.network).join(format!("{}@{}", of.attachment.container_id, of.attachment.ifname))
         })
         .collect::<Vec<_>>();
-    folders::private(&unfinished).map_err(|e| io_error("create", &unfinished, e))?;
+    directories::private(&unfinished).map_err(|e| io_error("create", &unfinished, e))?;
     made.iter().try_for_each(|place| write(&unfinished, place))?;
-    // The rename makes the folder appear with its full content, or not at all.
+    // The rename makes the directory appear with its full content, or not at all.
     if fs::rename(&unfinished, &root).is_err() {
         let _ = fs::remove_dir_all(&unfinished);
         made.iter().try_for_each(|place| write(&root, place))?;
@@ -103,9 +103,9 @@ fn know(state: &Path) -> Result<(), Error> {
 
 fn write(root: &Path, place: &Path) -> Result<(), Error> {
     let file = root.join(place);
-    let folder = file.parent().unwrap_or(root);
-    folders::private(root).map_err(|e| io_error("create", root, e))?;
-    folders::private(folder).map_err(|e| io_error("create", folder, e))?;
+    let directory = file.parent().unwrap_or(root);
+    directories::private(root).map_err(|e| io_error("create", root, e))?;
+    directories::private(directory).map_err(|e| io_error("create", directory, e))?;
     let made = OpenOptions::new()
         .write(true)
         .create(true)

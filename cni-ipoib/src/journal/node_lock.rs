@@ -2,8 +2,8 @@
 //! The lock of the node, for calls that choose a link or an RDMA device, and for calls that restore one: the
 //! state that a call has read must not change before the call has written its journal entry.
 
+use crate::directories;
 use crate::error::Error;
-use crate::folders;
 use common::lock::{LockError, Share, flock};
 use std::fs::File;
 use std::io;
@@ -50,12 +50,12 @@ impl NodeLock {
             remedy: "set RDMANET_STATE to a directory that root can write",
             source,
         };
-        // Locks the folder itself, so that no lock file is left.
-        let folder = folders::attachments(state).map_err(failed)?;
-        let file = File::open(&folder).map_err(failed)?;
+        // Locks the directory itself, so that no lock file is left.
+        let directory = directories::attachments(state).map_err(failed)?;
+        let file = File::open(&directory).map_err(failed)?;
         match flock(&file, Share::Exclusive, wait) {
             Ok(()) => Ok(Self { _file: file }),
-            Err(LockError::Held { waited, holder }) => Err(Error::locked(&folder, waited, holder)),
+            Err(LockError::Held { waited, holder }) => Err(Error::locked(&directory, waited, holder)),
             Err(LockError::Io(source)) => Err(failed(source)),
         }
     }

@@ -293,9 +293,9 @@ fn attachments_are_listed_by_network_without_foreign_files() {
         journal.open(&attachment(container)).unwrap();
     }
     Journal::new(dir.path(), "other").open(&attachment("c3")).unwrap();
-    let folder = dir.path().join("attachments/fabric");
+    let directory = dir.path().join("attachments/fabric");
     for foreign in ["README", "@net1", "c1@", ".c4@net1.swp", "c 5@net1", "c6@a"] {
-        fs::write(folder.join(foreign), "x").unwrap();
+        fs::write(directory.join(foreign), "x").unwrap();
     }
     let odd: Vec<String> = journal
         .attachments()
@@ -304,7 +304,7 @@ fn attachments_are_listed_by_network_without_foreign_files() {
         .map(|a| format!("{}@{}", a.container_id, a.ifname))
         .collect();
     assert_eq!(odd, ["c1@net1", "c2@net1", "c6@a"]);
-    assert!(folder.join("README").exists());
+    assert!(directory.join("README").exists());
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-/// The folders with settings of a link.
+/// The directories with settings of a link.
 const SYSCTLS: [&str; 4] = ["ipv4/conf", "ipv4/neigh", "ipv6/conf", "ipv6/neigh"];
 
 /// Settings that follow from the link, or cannot be read.
@@ -74,7 +74,7 @@ impl WholeLinks for Namespaces<'_> {
     fn sysctls(&mut self, name: &str) -> io::Result<Sysctls> {
         let mut differ = Sysctls::new();
         for kind in SYSCTLS {
-            let keys = match fs::read_dir(folder(kind, name)) {
+            let keys = match fs::read_dir(directory(kind, name)) {
                 Ok(keys) => keys,
                 // The kernel has no IPv6, or the link has it disabled.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
@@ -85,7 +85,7 @@ impl WholeLinks for Namespaces<'_> {
                 if NOT_KEPT.contains(&key.as_str()) {
                     continue;
                 }
-                let read = |of: &str| fs::read_to_string(folder(kind, of).join(&key));
+                let read = |of: &str| fs::read_to_string(directory(kind, of).join(&key));
                 let (Ok(is), Ok(new)) = (read(name), read("default")) else {
                     continue;
                 };
@@ -99,11 +99,11 @@ impl WholeLinks for Namespaces<'_> {
 
     fn set_sysctl(&mut self, name: &str, key: &str, value: &str) -> io::Result<()> {
         let (kind, key) = key.rsplit_once('/').unwrap_or((key, ""));
-        fs::write(folder(kind, name).join(key), value)
+        fs::write(directory(kind, name).join(key), value)
     }
 }
 
 /// The sysctls of a link on the host. The plugin's own threads never leave the host's namespace.
-fn folder(kind: &str, name: &str) -> PathBuf {
+fn directory(kind: &str, name: &str) -> PathBuf {
     Path::new("/proc/sys/net").join(kind).join(name)
 }

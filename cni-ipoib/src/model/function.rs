@@ -25,7 +25,7 @@ pub(crate) struct Virtual {
     pub(crate) unbound: Option<(Link, RdmaDevice)>,
     /// Its driver ignores a new GUID.
     pub(crate) stubborn: bool,
-    /// The folder of its RDMA device.
+    /// The directory of its RDMA device.
     pub(crate) sysfs: PathBuf,
 }
 

@@ -92,7 +92,7 @@ impl Node {
         self.follow(from, &format!("devices/pci0000:3a/{pci}"))
     }
 
-    /// Creates a symbolic link below sysfs and its target folder. Replaces an earlier link.
+    /// Creates a symbolic link below sysfs and its target directory. Replaces an earlier link.
     pub(crate) fn follow(&self, from: &str, to: &str) -> &Self {
         let (from, to) = (self.path().join(from), self.path().join(to));
         fs::create_dir_all(&to).unwrap();

@@ -98,7 +98,7 @@ fn a_passing_failure_does_not_mean_that_a_pod_is_gone() {
 }
 
 #[test]
-fn a_namespace_is_proven_gone_only_by_its_own_folder() {
+fn a_namespace_is_proven_gone_only_by_its_own_directory() {
     let (dir, there) = (tempfile::tempdir().unwrap(), Pod::new());
     let path = |name: &str| dir.path().join(name);
     std::os::unix::fs::symlink(there.path(), path("alive")).unwrap();
@@ -108,7 +108,7 @@ fn a_namespace_is_proven_gone_only_by_its_own_folder() {
     assert!(is_gone(&path("alive"), other), "the path has another one now");
     assert!(!is_gone(&path("alive"), there.id()));
     assert!(!is_gone(&path("not-propagated"), there.id()));
-    assert!(!is_gone(&path("no-folder/removed"), there.id()));
+    assert!(!is_gone(&path("no-directory/removed"), there.id()));
     for of_a_process in ["/proc/0/ns/net", "/proc/self/ns/net"] {
         assert!(!is_gone(Path::new(of_a_process), there.id()), "{of_a_process}");
     }

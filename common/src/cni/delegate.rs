@@ -173,7 +173,7 @@ impl<'c> Delegate<'c> {
     /// The plugin's file.
     ///
     /// # Errors
-    /// [`Code::DELEGATE`] if no folder of `CNI_PATH` has it.
+    /// [`Code::DELEGATE`] if no directory of `CNI_PATH` has it.
     pub fn program(&self) -> Result<PathBuf, Error> {
         let candidates = self.call.path.iter().map(|dir| dir.join(&self.plugin));
         candidates.into_iter().find(|file| file.is_file()).ok_or_else(|| {

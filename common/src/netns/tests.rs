@@ -35,10 +35,10 @@ fn a_panic_inside_a_namespace_reaches_the_caller() {
 
 #[test]
 fn a_namespace_path_that_does_not_exist_is_missing() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("file");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
     fs::write(&file, "").unwrap();
-    for path in [folder.path().join("gone"), file.join("below-a-file")] {
+    for path in [directory.path().join("gone"), file.join("below-a-file")] {
         let error = Netns::open(&path).unwrap_err();
         assert!(
             matches!(&error, Error::Missing { path: p } if *p == path),
@@ -49,15 +49,15 @@ fn a_namespace_path_that_does_not_exist_is_missing() {
 
 #[test]
 fn other_files_are_refused_as_namespaces() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("file");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
     fs::write(&file, "").unwrap();
-    let pipe = folder.path().join("pipe");
+    let pipe = directory.path().join("pipe");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
     for path in [
         &file,
         &pipe,
-        folder.path(),
+        directory.path(),
         Path::new("/dev/null"),
         Path::new("/proc/self/ns/mnt"),
     ] {

@@ -14,7 +14,7 @@ pub struct Device {
     pub node_guid: Guid,
     /// Its PCI function; `None` for devices made by software.
     pub pci: Option<PciAddress>,
-    /// The folder of its hardware device, with symbolic links resolved; `None` if it has none (e.g. `rxe`).
+    /// The directory of its hardware device, with symbolic links resolved; `None` if it has none (e.g. `rxe`).
     pub path: Option<PathBuf>,
     /// Ports by ascending number.
     pub ports: Vec<Port>,

@@ -35,7 +35,7 @@ impl Sysfs {
     /// Every RDMA device by name; empty if no RDMA driver is loaded.
     ///
     /// # Errors
-    /// The class folder exists but cannot be listed.
+    /// The class directory exists but cannot be listed.
     pub fn devices(&self) -> io::Result<Vec<Device>> {
         let class = self.root.join("class/infiniband");
         Ok(names(&class)?.iter().map(|name| device(&class, name)).collect())
@@ -47,7 +47,7 @@ impl Sysfs {
     /// The table cannot be listed, e.g. because the device is gone. An Ethernet port without a table has no
     /// keys.
     pub fn pkeys(&self, device: &Device, port: &Port) -> io::Result<Vec<Pkey>> {
-        let table = self.port_folder(device, port).join("pkeys");
+        let table = self.port_directory(device, port).join("pkeys");
         let keys = numbers(&table)?
             .into_iter()
             .filter_map(|slot| attribute(&table.join(slot.to_string()))?.parse::<Pkey>().ok());
@@ -59,7 +59,7 @@ impl Sysfs {
     /// # Errors
     /// The table cannot be listed.
     pub fn netdevs(&self, device: &Device, port: &Port) -> io::Result<Vec<String>> {
-        let table = self.port_folder(device, port).join("gid_attrs/ndevs");
+        let table = self.port_directory(device, port).join("gid_attrs/ndevs");
         let slots = names(&table)?;
         // Reading an empty slot fails with EINVAL.
         let found: BTreeSet<String> = slots
@@ -110,13 +110,13 @@ impl Sysfs {
 
     /// The PCI function of a link; `None` for a virtual link, or if no link has that name.
     pub fn pci_of_netdev(&self, name: &str) -> Option<PciAddress> {
-        pci_of(&self.netdev_folder(name)?.join("device").canonicalize().ok()?)
+        pci_of(&self.netdev_directory(name)?.join("device").canonicalize().ok()?)
     }
 
     /// The NUMA node of a link's hardware device; `None` for a virtual link, and on a machine without NUMA
     /// (the kernel reports -1).
     pub fn numa_node_of_netdev(&self, name: &str) -> Option<u32> {
-        attribute(&self.netdev_folder(name)?.join("device/numa_node"))?
+        attribute(&self.netdev_directory(name)?.join("device/numa_node"))?
             .parse()
             .ok()
     }
@@ -125,31 +125,31 @@ impl Sysfs {
     /// (`mlx5_core.sf.4`, a subfunction). Empty for any other id.
     ///
     /// # Errors
-    /// The device's folder exists but cannot be listed.
+    /// The device's directory exists but cannot be listed.
     pub fn netdevs_of(&self, device: &str) -> io::Result<Vec<String>> {
         if !is_plain(device) {
             return Ok(Vec::new());
         }
         let mut found = Vec::new();
         for bus in ["pci", "auxiliary"] {
-            let folder = self.root.join("bus").join(bus).join("devices").join(device);
-            found.extend(names(&folder.join("net"))?);
+            let directory = self.root.join("bus").join(bus).join("devices").join(device);
+            found.extend(names(&directory.join("net"))?);
             // A virtio device is a child device of its PCI function.
-            let below = names(&folder)?;
+            let below = names(&directory)?;
             for virtio in below.iter().filter(|name| name.starts_with("virtio")) {
-                found.extend(names(&folder.join(virtio).join("net"))?);
+                found.extend(names(&directory.join(virtio).join("net"))?);
             }
         }
         found.sort();
         Ok(found)
     }
 
-    /// The links on the device whose folder is `folder` (`/sys/devices/…`), by name.
+    /// The links on the device whose directory is `directory` (`/sys/devices/…`), by name.
     ///
     /// # Errors
-    /// The folder exists but cannot be listed.
-    pub fn netdevs_in(&self, folder: &Path) -> io::Result<Vec<String>> {
-        let Ok(inside) = folder.strip_prefix("/sys") else {
+    /// The directory exists but cannot be listed.
+    pub fn netdevs_in(&self, directory: &Path) -> io::Result<Vec<String>> {
+        let Ok(inside) = directory.strip_prefix("/sys") else {
             return Ok(Vec::new());
         };
         names(&self.root.join(inside).join("net"))
@@ -157,30 +157,30 @@ impl Sysfs {
 
     /// The hardware device of `link`; `None` if sysfs shows another link under its name.
     fn device_behind(&self, link: &Link) -> Option<PathBuf> {
-        let folder = self.own_folder(link)?;
-        folder.join("device").canonicalize().ok()
+        let directory = self.own_directory(link)?;
+        directory.join("device").canonicalize().ok()
     }
 
     /// The port number of `link`. Drivers count `dev_port` from 0, ports count from 1.
     fn port_number(&self, link: &Link) -> Option<u32> {
-        let number: u32 = attribute(&self.own_folder(link)?.join("dev_port"))?
+        let number: u32 = attribute(&self.own_directory(link)?.join("dev_port"))?
             .parse()
             .ok()?;
         number.checked_add(1)
     }
 
-    /// The folder of `link`; `None` if the folder is of a link with the same name in another namespace.
-    fn own_folder(&self, link: &Link) -> Option<PathBuf> {
-        let folder = self.netdev_folder(&link.name)?;
-        let index: u32 = attribute(&folder.join("ifindex"))?.parse().ok()?;
-        (index == link.index).then_some(folder)
+    /// The directory of `link`; `None` if the directory is of a link with the same name in another namespace.
+    fn own_directory(&self, link: &Link) -> Option<PathBuf> {
+        let directory = self.netdev_directory(&link.name)?;
+        let index: u32 = attribute(&directory.join("ifindex"))?.parse().ok()?;
+        (index == link.index).then_some(directory)
     }
 
-    fn netdev_folder(&self, name: &str) -> Option<PathBuf> {
+    fn netdev_directory(&self, name: &str) -> Option<PathBuf> {
         is_plain(name).then(|| self.root.join("class/net").join(name))
     }
 
-    fn port_folder(&self, device: &Device, port: &Port) -> PathBuf {
+    fn port_directory(&self, device: &Device, port: &Port) -> PathBuf {
         self.root
             .join("class/infiniband")
             .join(&device.name)
@@ -197,30 +197,30 @@ fn ports(devices: &[Device], layer: PortLayer) -> impl Iterator<Item = (&Device,
     all.filter(move |(_, port)| port.layer == layer)
 }
 
-/// Whether `name` is a single path component that stays in its folder.
+/// Whether `name` is a single path component that stays in its directory.
 fn is_plain(name: &str) -> bool {
     !name.is_empty() && name != "." && name != ".." && !name.contains('/')
 }
 
 fn device(class: &Path, name: &str) -> Device {
-    let folder = class.join(name);
-    let ports = numbers(&folder.join("ports")).unwrap_or_default().into_iter();
-    let path = folder.join("device").canonicalize().ok();
+    let directory = class.join(name);
+    let ports = numbers(&directory.join("ports")).unwrap_or_default().into_iter();
+    let path = directory.join("device").canonicalize().ok();
     Device {
         name: name.to_owned(),
-        node_guid: attribute(&folder.join("node_guid"))
+        node_guid: attribute(&directory.join("node_guid"))
             .and_then(|text| text.parse().ok())
             .unwrap_or_default(),
         pci: path.as_deref().and_then(pci_of),
         path,
         ports: ports
-            .map(|number| port(number, &folder.join("ports").join(number.to_string())))
+            .map(|number| port(number, &directory.join("ports").join(number.to_string())))
             .collect(),
     }
 }
 
-fn port(number: u32, folder: &Path) -> Port {
-    let text = |name: &str| attribute(&folder.join(name)).unwrap_or_default();
+fn port(number: u32, directory: &Path) -> Port {
+    let text = |name: &str| attribute(&directory.join(name)).unwrap_or_default();
     let lid = |name: &str| {
         let value = text(name);
         u16::from_str_radix(value.trim_start_matches("0x"), 16).unwrap_or(0)
@@ -261,12 +261,12 @@ fn rate_mbps(text: &str) -> Option<u32> {
         .checked_add(tenths * 100)
 }
 
-/// The nearest ancestor folder that is named by a PCI address: a subfunction (auxiliary bus) is below its
+/// The nearest ancestor directory that is named by a PCI address: a subfunction (auxiliary bus) is below its
 /// parent's.
 fn pci_of(device: &Path) -> Option<PciAddress> {
     device
         .ancestors()
-        .find_map(|folder| folder.file_name()?.to_str()?.parse().ok())
+        .find_map(|directory| directory.file_name()?.to_str()?.parse().ok())
 }
 
 /// The text of a sysfs file; `None` if it is absent, unreadable or empty.
@@ -276,9 +276,9 @@ fn attribute(file: &Path) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// The numbers among the names in a folder, ascending.
-fn numbers(folder: &Path) -> io::Result<Vec<u32>> {
-    let mut numbers: Vec<u32> = names(folder)?
+/// The numbers among the names in a directory, ascending.
+fn numbers(directory: &Path) -> io::Result<Vec<u32>> {
+    let mut numbers: Vec<u32> = names(directory)?
         .iter()
         .filter_map(|name| name.parse().ok())
         .collect();
@@ -286,9 +286,9 @@ fn numbers(folder: &Path) -> io::Result<Vec<u32>> {
     Ok(numbers)
 }
 
-/// The names in a folder, sorted; empty if the folder does not exist.
-fn names(folder: &Path) -> io::Result<Vec<String>> {
-    let entries = match fs::read_dir(folder) {
+/// The names in a directory, sorted; empty if the directory does not exist.
+fn names(directory: &Path) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(e) => return Err(e),

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 pub struct PoolPlace {
     /// The name of the network configuration, to which attachments belong.
     pub name: String,
-    /// `dataDir`; its folder [`POOLS`] has the pools.
+    /// `dataDir`; its directory [`POOLS`] has the pools.
     pub data_dir: PathBuf,
     /// `pool` or `pools`, in order of preference.
     pub pools: Vec<PoolName>,

@@ -95,8 +95,8 @@ async fn leftovers(admin: &Client, machines: &[Machine]) -> Vec<String> {
 /// The leases of this boot.
 fn leases(pool: &std::path::Path) -> impl Iterator<Item = String> {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
-    let folder = pool.join(format!("boot-{}/leases", boot.trim()));
-    std::fs::read_dir(folder)
+    let directory = pool.join(format!("boot-{}/leases", boot.trim()));
+    std::fs::read_dir(directory)
         .into_iter()
         .flatten()
         .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A machine: a folder with the store, an agent, and a kubelet that starts and ends pods.
+//! A machine: a directory with the store, an agent, and a kubelet that starts and ends pods.
 
 mod plugin;
 

@@ -15,7 +15,7 @@ use tests::{Answer, Call, Daemon, daemon};
 
 /// A node with its agent and the plugin.
 pub struct Member {
-    /// The agent ends before its folder is removed.
+    /// The agent ends before its directory is removed.
     agent: Daemon,
     /// The node's name and its agent's token.
     pub identity: Identity,
@@ -164,7 +164,7 @@ impl Member {
         self.use_server(server);
     }
 
-    /// The folder of the plugin's leases.
+    /// The directory of the plugin's leases.
     pub fn data(&self) -> PathBuf {
         self.dir.path().join("data")
     }

@@ -106,9 +106,9 @@ impl Host {
     }
 }
 
-/// The containers that have a file `CONTAINER@net1` in the folder.
-fn containers(folder: &Path) -> Vec<String> {
-    let files = std::fs::read_dir(folder).unwrap().flatten();
+/// The containers that have a file `CONTAINER@net1` in the directory.
+fn containers(directory: &Path) -> Vec<String> {
+    let files = std::fs::read_dir(directory).unwrap().flatten();
     let mut names: Vec<String> = files
         .filter_map(|file| Some(file.file_name().to_str()?.strip_suffix("@net1")?.to_owned()))
         .collect();

@@ -29,8 +29,8 @@ async fn every_example_pool_is_accepted() {
 /// resource version if its kind has no generation.
 async fn versions(admin: &kube::Client) -> BTreeMap<String, String> {
     let mut versions = BTreeMap::new();
-    for folder in install::FOLDERS {
-        for object in install::manifests(folder)
+    for directory in install::DIRECTORIES {
+        for object in install::manifests(directory)
             .iter()
             .flat_map(|file| install::documents(file))
         {

@@ -89,7 +89,7 @@ async fn a_test_api_server_stops_with_the_process_it_was_started_for() {
 }
 
 #[test]
-fn down_refuses_a_folder_that_up_did_not_create() {
+fn down_refuses_a_directory_that_up_did_not_create() {
     let output = script("down").arg("/tmp").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("is not from tests/apiserver/up"));

@@ -14,32 +14,32 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The folders of `conf/` that a cluster needs, in this order.
-pub const FOLDERS: [&str; 3] = ["crds", "rbac", "policies"];
+/// The directories of `conf/` that a cluster needs, in this order.
+pub const DIRECTORIES: [&str; 3] = ["crds", "rbac", "policies"];
 
 /// Applies all manifests and waits until they are in force.
 pub async fn all(server: &Server) {
     let admin = server.admin().await;
-    for folder in FOLDERS {
-        for file in manifests(folder) {
+    for directory in DIRECTORIES {
+        for file in manifests(directory) {
             for object in documents(&file) {
                 apply(&admin, &object).await;
             }
         }
-        if folder == "crds" {
+        if directory == "crds" {
             served(&admin).await;
         }
     }
     enforced(server, &admin, NAMESPACE).await;
 }
 
-/// The manifests of a folder below `conf/`, by name.
-pub fn manifests(folder: &str) -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+/// The manifests of a directory below `conf/`, by name.
+pub fn manifests(directory: &str) -> Vec<PathBuf> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../conf")
-        .join(folder);
-    let mut files: Vec<PathBuf> = std::fs::read_dir(&folder)
-        .unwrap_or_else(|e| panic!("{}: {e}", folder.display()))
+        .join(directory);
+    let mut files: Vec<PathBuf> = std::fs::read_dir(&directory)
+        .unwrap_or_else(|e| panic!("{}: {e}", directory.display()))
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|e| e == "yaml"))
         .collect();

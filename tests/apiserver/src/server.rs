@@ -17,7 +17,7 @@ pub struct Server {
     dir: PathBuf,
 }
 
-/// The folder of the scripts `up` and `down`.
+/// The directory of the scripts `up` and `down`.
 fn scripts() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -64,7 +64,7 @@ impl Server {
         })
     }
 
-    /// The folder of the server's files and logs.
+    /// The directory of the server's files and logs.
     pub fn dir(&self) -> &Path {
         &self.dir
     }

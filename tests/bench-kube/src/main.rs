@@ -4,7 +4,7 @@
 //!
 //!     [RDMANET_NV_IPAM=DIR] bench-kube RDMA-IPAM WHEREABOUTS WHEREABOUTS-CRDS [ROUNDS]
 //!
-//! DIR contains the programs of nv-ipam and its folder `crds` (tests/go/README.md lists the commands that build it).
+//! DIR contains the programs of nv-ipam and its directory `crds` (tests/go/README.md lists the commands that build it).
 //!
 //! Invariant: a measurement covers whole processes, from the start to the exit. All sides take turns in one random
 //! order, so that other work of the machine affects all alike. Every address is checked to be unique. The API server's
@@ -67,7 +67,7 @@ fn main() {
         Side::whereabouts(&peer, &defaults),
     ];
     let names = nodes.names.clone();
-    let nv_ipam = nv_ipam::folder().map(|bin| {
+    let nv_ipam = nv_ipam::directory().map(|bin| {
         let pool = nv_ipam::Pool {
             subnet: SUBNET,
             block: BLOCK,

@@ -17,7 +17,7 @@ use tokio_util::task::TaskTracker;
 pub struct Nodes {
     /// Their names.
     pub names: Vec<String>,
-    /// The folders of the nodes' leases.
+    /// The directories of the nodes' leases.
     pub data: Vec<PathBuf>,
     /// The sockets of the agents.
     pub sockets: Vec<PathBuf>,
@@ -91,7 +91,7 @@ impl Nodes {
         nodes
     }
 
-    /// Ends the agent of the node `i`. The folder with the leases stays.
+    /// Ends the agent of the node `i`. The directory with the leases stays.
     pub async fn stop_agent(&self, i: usize) {
         self.stops[i].cancel();
         let socket = &self.sockets[i];

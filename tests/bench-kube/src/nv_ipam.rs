@@ -19,7 +19,7 @@ use std::process::{Child, Command, Stdio};
 /// The account of nv-ipam.
 pub const ACCOUNT: &str = "nv-ipam";
 
-/// The environment variable with the folder of nv-ipam's programs.
+/// The environment variable with the directory of nv-ipam's programs.
 pub const VARIABLE: &str = "RDMANET_NV_IPAM";
 
 /// The pool of all nodes.
@@ -48,13 +48,13 @@ pub struct Pool {
     pub block: u32,
 }
 
-/// The folder that [`VARIABLE`] names, if it is set.
-pub fn folder() -> Option<PathBuf> {
-    let folder = PathBuf::from(std::env::var_os(VARIABLE)?);
+/// The directory that [`VARIABLE`] names, if it is set.
+pub fn directory() -> Option<PathBuf> {
+    let directory = PathBuf::from(std::env::var_os(VARIABLE)?);
     Some(
-        folder
+        directory
             .canonicalize()
-            .unwrap_or_else(|e| panic!("{VARIABLE}={}: {e}", folder.display())),
+            .unwrap_or_else(|e| panic!("{VARIABLE}={}: {e}", directory.display())),
     )
 }
 
@@ -111,7 +111,7 @@ impl NvIpam {
     pub fn conf(&self, node: &str) -> Value {
         json!({
             "type": "nv-ipam", "poolName": POOL, "daemonSocket": self.socket(node),
-            // The folder has no configuration file, and the plugin writes no log.
+            // The directory has no configuration file, and the plugin writes no log.
             "confDir": self.dir, "logFile": "/dev/null",
         })
     }

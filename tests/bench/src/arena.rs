@@ -53,7 +53,7 @@ impl Arena {
         mount(Some("sysfs"), "/sys", Some("sysfs"), MsFlags::empty(), NONE)
             .context(|| "cannot mount the new namespace's /sys".into())?;
         let arena = Self { dir, pods: 0 };
-        fs::create_dir(arena.run_dir()).context(|| "cannot make the run-time folder".into())?;
+        fs::create_dir(arena.run_dir()).context(|| "cannot make the run-time directory".into())?;
         mount(
             Some("tmpfs"),
             &arena.run_dir(),
@@ -61,8 +61,8 @@ impl Arena {
             MsFlags::empty(),
             Some("size=16m"),
         )
-        .context(|| "cannot mount the run-time folder".into())?;
-        fs::create_dir(arena.pods_dir()).context(|| "cannot make the folder of pods".into())?;
+        .context(|| "cannot mount the run-time directory".into())?;
+        fs::create_dir(arena.pods_dir()).context(|| "cannot make the directory of pods".into())?;
         ip(&["link", "add", MASTER, "type", "veth", "peer", "name", PEER])?;
         ip(&["link", "set", PEER, "up"])?;
         ip(&["link", "set", MASTER, "up"])?;
@@ -99,7 +99,7 @@ impl Arena {
         Ok(Pod { netns })
     }
 
-    /// The folder of a plugin's state until the next boot: in memory, as `/run` is on a node.
+    /// The directory of a plugin's state until the next boot: in memory, as `/run` is on a node.
     pub(crate) fn state_dir(&self) -> PathBuf {
         self.run_dir().join("state")
     }

@@ -11,7 +11,7 @@ pub(crate) type Result<T> = std::result::Result<T, Error>;
 pub(crate) enum Error {
     #[error("not root: namespaces and links can only be made as root; run it with sudo")]
     NotRoot,
-    #[error("{program} is missing ({option} names the folder); {remedy}")]
+    #[error("{program} is missing ({option} names the directory); {remedy}")]
     Missing {
         program: PathBuf,
         option: &'static str,

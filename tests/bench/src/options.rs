@@ -15,10 +15,10 @@ const MOST_LEASES: usize = 30_000;
 /// Runs as root. Everything happens in namespaces and a temporary directory (TMPDIR chooses the file system) of its own.
 #[derive(Debug, PartialEq, Parser)]
 pub(crate) struct Options {
-    /// Folder that holds cni-ipoib and rdma-ipam
+    /// Directory that holds cni-ipoib and rdma-ipam
     #[arg(long, value_name = "DIR")]
     pub(crate) bin: PathBuf,
-    /// Folder that holds macvlan and host-local (tests/go/build macvlan host-local)
+    /// Directory that holds macvlan and host-local (tests/go/build macvlan host-local)
     #[arg(long, value_name = "DIR")]
     pub(crate) peers: PathBuf,
     /// Samples of each operation on each side

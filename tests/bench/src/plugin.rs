@@ -240,7 +240,7 @@ impl Plugin {
             ("CNI_NETNS", attachment.pod.netns.as_os_str()),
             ("CNI_IFNAME", IFNAME.as_ref()),
             ("CNI_PATH", self.cni_path.as_os_str()),
-            // The state folder of rdmanet's plugins. The reference plugins have none outside dataDir.
+            // The state directory of rdmanet's plugins. The reference plugins have none outside dataDir.
             ("RDMANET_STATE", self.state_dir.as_os_str()),
             ("PATH", "/usr/sbin:/usr/bin:/sbin:/bin".as_ref()),
         ];

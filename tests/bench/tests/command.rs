@@ -113,7 +113,7 @@ fn a_failing_plugin_ends_the_run_with_its_error_message() {
 }
 
 #[test]
-fn plugin_state_is_kept_in_the_folder_of_the_run() {
+fn plugin_state_is_kept_in_the_directory_of_the_run() {
     let scene = Scene::new(r#"echo "state $RDMANET_STATE" >&2; exit 1"#);
     let error = failure(&scene.run());
     assert!(
@@ -163,7 +163,7 @@ fn a_missing_plugin_is_reported_in_one_line_with_the_remedy() {
     let error = failure(&scene.run());
     assert_eq!(error.lines().count(), 1, "{error}");
     assert!(
-        error.contains("host-local is missing (--peers names the folder)"),
+        error.contains("host-local is missing (--peers names the directory)"),
         "{error}"
     );
     assert!(error.contains("tests/go/build macvlan host-local"), "{error}");

@@ -2,7 +2,7 @@
 //! The image as `conf/image/build` builds it from the Containerfile, and its init container with the root file system
 //! of that image.
 //!
-//! buildah keeps all its files below the test's own folder and starts containers by chroot(2), without a container
+//! buildah keeps all its files below the test's own directory and starts containers by chroot(2), without a container
 //! runtime. The programs of a release are static; the test's are not, so their libraries are in the tree too.
 
 use crate::host::{Answer, BIN, Host};
@@ -16,7 +16,7 @@ use std::process::Command;
 const NAME: &str = "localhost/rdmanet-agent:test";
 const CONTAINER: &str = "init";
 
-/// Runs `program` with buildah's storage below the test's folder.
+/// Runs `program` with buildah's storage below the test's directory.
 fn run(host: &Host, program: impl AsRef<OsStr>, args: &[&str]) -> Answer {
     let conf = host.beside("storage.conf");
     let place = |name: &str| host.beside(name).display().to_string();

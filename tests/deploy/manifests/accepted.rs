@@ -4,7 +4,7 @@
 use apiserver::objects;
 use apiserver::{Identity, Server, install};
 use deploy::api::{Send, apply};
-use deploy::manifests::{FOLDERS, NAMESPACE, find, kustomized, objects, renamed, templated};
+use deploy::manifests::{DIRECTORIES, NAMESPACE, find, kustomized, objects, renamed, templated};
 use deploy::program;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::Client;
@@ -27,9 +27,9 @@ async fn admin() -> Client {
 #[tokio::test]
 async fn the_api_server_accepts_the_manifests_of_each_distribution() {
     let admin = admin().await;
-    for (distribution, folder) in FOLDERS {
-        println!("{distribution}: conf/{folder}");
-        apply(&admin, &kustomized(folder), Send::Dry).await;
+    for (distribution, directory) in DIRECTORIES {
+        println!("{distribution}: conf/{directory}");
+        apply(&admin, &kustomized(directory), Send::Dry).await;
     }
     apply(&admin, &kustomized("uninstall"), Send::Dry).await;
 }
@@ -96,16 +96,16 @@ async fn the_namespace_admits_the_pods_that_the_baseline_policy_refuses() {
         dry_run: true,
         ..PostParams::default()
     };
-    for (folder, daemonset) in [
+    for (directory, daemonset) in [
         ("base", "rdmanet-agent"),
         ("overlays/auto", "rdmanet-agent"),
         ("uninstall", "rdmanet-uninstall"),
     ] {
-        let pod = pod_of(&kustomized(folder), daemonset);
+        let pod = pod_of(&kustomized(directory), daemonset);
         let ours: Api<Pod> = Api::namespaced(admin.clone(), NAMESPACE);
         ours.create(&dry, &pod)
             .await
-            .unwrap_or_else(|e| panic!("{folder}: {e}"));
+            .unwrap_or_else(|e| panic!("{directory}: {e}"));
         let theirs: Api<Pod> = Api::namespaced(admin.clone(), "strict");
         let refusal = theirs.create(&dry, &pod).await.unwrap_err().to_string();
         assert!(

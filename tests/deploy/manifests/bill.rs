@@ -38,13 +38,13 @@ fn validate(bill: &Path) -> Result<(), String> {
 
 #[test]
 fn the_bill_of_materials_is_valid_and_lists_each_package_with_its_licence() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let made = Command::new(workspace().join("conf/image/build"))
-        .args(["--bill", folder.path().to_str().unwrap()])
+        .args(["--bill", directory.path().to_str().unwrap()])
         .output()
         .unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let file = folder.path().join("bom.json");
+    let file = directory.path().join("bom.json");
     let bill: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     validate(&file).unwrap();
     for (member, wrong) in [
@@ -53,7 +53,7 @@ fn the_bill_of_materials_is_valid_and_lists_each_package_with_its_licence() {
     ] {
         let mut changed = bill.clone();
         *changed.pointer_mut(member).unwrap() = json!(wrong);
-        let file = folder.path().join("changed.json");
+        let file = directory.path().join("changed.json");
         std::fs::write(&file, changed.to_string()).unwrap();
         let why = validate(&file).unwrap_err();
         assert!(
@@ -89,7 +89,7 @@ fn the_bill_of_materials_is_valid_and_lists_each_package_with_its_licence() {
             one["name"].as_str().unwrap(),
             one["version"].as_str().unwrap()
         );
-        texts += usize::from(folder.path().join(text).is_dir());
+        texts += usize::from(directory.path().join(text).is_dir());
     }
     // A few packages contain no licence text; those of rdmanet share one.
     assert!(
@@ -97,5 +97,5 @@ fn the_bill_of_materials_is_valid_and_lists_each_package_with_its_licence() {
         "{texts} of {}",
         components.len()
     );
-    assert!(folder.path().join("licenses/rdmanet").is_file());
+    assert!(directory.path().join("licenses/rdmanet").is_file());
 }

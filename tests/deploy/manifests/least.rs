@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The pods in the manifests of `conf/` request no more rights than they need.
 
-use deploy::manifests::{FOLDERS, find, kustomized};
+use deploy::manifests::{DIRECTORIES, find, kustomized};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -14,21 +14,23 @@ fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
 
 #[test]
 fn containers_are_unprivileged_read_only_and_cannot_escalate_privileges() {
-    let mut pods = FOLDERS.map(|(_, folder)| (folder, "rdmanet-agent")).to_vec();
+    let mut pods = DIRECTORIES
+        .map(|(_, directory)| (directory, "rdmanet-agent"))
+        .to_vec();
     pods.push(("uninstall", "rdmanet-uninstall"));
-    for (folder, daemonset) in pods {
-        let objects = kustomized(folder);
+    for (directory, daemonset) in pods {
+        let objects = kustomized(directory);
         let pod = &find(&objects, "DaemonSet", daemonset)["spec"]["template"]["spec"];
         assert_eq!(pod["automountServiceAccountToken"], false);
         for shared in ["hostPID", "hostIPC", "shareProcessNamespace"] {
-            assert_eq!(pod.get(shared), None, "{folder}: {shared}");
+            assert_eq!(pod.get(shared), None, "{directory}: {shared}");
         }
         for container in containers(pod) {
             let context = &container["securityContext"];
-            assert_eq!(context.get("privileged"), None, "{folder}");
-            assert_eq!(context["readOnlyRootFilesystem"], true, "{folder}");
-            assert_eq!(context["allowPrivilegeEscalation"], false, "{folder}");
-            assert_eq!(context["capabilities"]["drop"], json!(["ALL"]), "{folder}");
+            assert_eq!(context.get("privileged"), None, "{directory}");
+            assert_eq!(context["readOnlyRootFilesystem"], true, "{directory}");
+            assert_eq!(context["allowPrivilegeEscalation"], false, "{directory}");
+            assert_eq!(context["capabilities"]["drop"], json!(["ALL"]), "{directory}");
         }
     }
 }
@@ -42,8 +44,8 @@ fn every_probe_has_five_seconds_to_answer() {
         ("uninstall", "DaemonSet", "rdmanet-uninstall"),
     ];
     let mut probes = 0;
-    for (folder, kind, name) in pods {
-        let objects = kustomized(folder);
+    for (directory, kind, name) in pods {
+        let objects = kustomized(directory);
         for container in containers(&find(&objects, kind, name)["spec"]["template"]["spec"]) {
             for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
                 if let Some(probe) = container.get(probe) {
@@ -85,9 +87,9 @@ fn paths(of: &[(&str, bool)]) -> BTreeSet<(String, bool)> {
         .collect()
 }
 
-/// The directory of plugins in a folder's distribution; `auto` detects it on each node.
-fn plugins(folder: &str) -> &str {
-    match folder {
+/// The directory of plugins in a directory's distribution; `auto` detects it on each node.
+fn plugins(directory: &str) -> &str {
+    match directory {
         "base" => "/opt/cni/bin",
         "overlays/k3s" => "/var/lib/rancher/k3s/data/cni",
         "overlays/microk8s" => "/var/snap/microk8s/current/opt/cni/bin",
@@ -151,26 +153,26 @@ fn each_container_has_only_the_host_paths_and_capabilities_it_needs() {
         ("/var/run/k8s.cni.cncf.io", true),
         ("/var/run/netns", false),
     ]);
-    for (_, folder) in FOLDERS {
-        let objects = kustomized(folder);
+    for (_, directory) in DIRECTORIES {
+        let objects = kustomized(directory);
         let pod = &find(&objects, "DaemonSet", "rdmanet-agent")["spec"]["template"]["spec"];
         let (agent, installer) = (&pod["containers"][0], &pod["initContainers"][0]);
         let collector = &pod["containers"][1];
         assert_eq!(
             containers(pod).count(),
             3,
-            "{folder}: a container that no test knows"
+            "{directory}: a container that no test knows"
         );
-        assert_eq!(host_paths(pod, agent), of_agent, "{folder}");
-        assert_eq!(added(agent), [""; 0], "{folder}");
-        assert_eq!(host_paths(pod, collector), of_collector, "{folder}");
-        assert_eq!(added(collector), ["NET_ADMIN"], "{folder}");
+        assert_eq!(host_paths(pod, agent), of_agent, "{directory}");
+        assert_eq!(added(agent), [""; 0], "{directory}");
+        assert_eq!(host_paths(pod, collector), of_collector, "{directory}");
+        assert_eq!(added(collector), ["NET_ADMIN"], "{directory}");
         assert_eq!(
             host_paths(pod, installer),
-            paths(&[(plugins(folder), true)]),
-            "{folder}"
+            paths(&[(plugins(directory), true)]),
+            "{directory}"
         );
-        assert_eq!(added(installer), ["DAC_OVERRIDE"], "{folder}");
+        assert_eq!(added(installer), ["DAC_OVERRIDE"], "{directory}");
     }
     let objects = kustomized("uninstall");
     let pod = &find(&objects, "DaemonSet", "rdmanet-uninstall")["spec"]["template"]["spec"];
@@ -183,37 +185,41 @@ fn each_container_has_only_the_host_paths_and_capabilities_it_needs() {
 /// A volume of another type, such as a Secret, could bypass the check of the paths.
 #[test]
 fn only_the_agent_container_has_a_service_account_token() {
-    for (_, folder) in FOLDERS {
-        let objects = kustomized(folder);
+    for (_, directory) in DIRECTORIES {
+        let objects = kustomized(directory);
         let pod = &find(&objects, "DaemonSet", "rdmanet-agent")["spec"]["template"]["spec"];
         let others = pod["volumes"].as_array().unwrap().iter();
         let others: Vec<&Value> = others.filter(|volume| volume.get("hostPath").is_none()).collect();
-        assert_eq!(others.len(), 1, "{folder}");
+        assert_eq!(others.len(), 1, "{directory}");
         assert_eq!(
             others[0]["projected"]["sources"].as_array().unwrap().len(),
             3,
-            "{folder}"
+            "{directory}"
         );
         let installer = &pod["initContainers"][0]["volumeMounts"];
-        assert_eq!(installer.as_array().unwrap().len(), 1, "{folder}");
-        assert_ne!(installer[0]["name"], others[0]["name"], "{folder}");
+        assert_eq!(installer.as_array().unwrap().len(), 1, "{directory}");
+        assert_ne!(installer[0]["name"], others[0]["name"], "{directory}");
         let collector = pod["containers"][1]["volumeMounts"].as_array().unwrap();
-        assert_eq!(pod["containers"][1].get("env"), None, "{folder}");
+        assert_eq!(pod["containers"][1].get("env"), None, "{directory}");
         for mount in collector {
-            assert_ne!(mount["name"], others[0]["name"], "{folder}");
+            assert_ne!(mount["name"], others[0]["name"], "{directory}");
         }
     }
 }
 
 #[test]
 fn agents_tolerate_all_taints_and_have_no_resource_limits() {
-    for (_, folder) in FOLDERS {
-        let objects = kustomized(folder);
+    for (_, directory) in DIRECTORIES {
+        let objects = kustomized(directory);
         let pod = &find(&objects, "DaemonSet", "rdmanet-agent")["spec"]["template"]["spec"];
-        assert_eq!(pod["tolerations"], json!([{ "operator": "Exists" }]), "{folder}");
-        assert_eq!(pod["priorityClassName"], "system-node-critical", "{folder}");
+        assert_eq!(
+            pod["tolerations"],
+            json!([{ "operator": "Exists" }]),
+            "{directory}"
+        );
+        assert_eq!(pod["priorityClassName"], "system-node-critical", "{directory}");
         for container in containers(pod) {
-            assert_eq!(container["resources"].get("limits"), None, "{folder}");
+            assert_eq!(container["resources"].get("limits"), None, "{directory}");
         }
     }
 }

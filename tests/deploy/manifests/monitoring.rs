@@ -22,8 +22,8 @@ fn promcheck(files: &[&str]) -> Result<Vec<String>, String> {
         "{}",
         String::from_utf8_lossy(&built.stderr)
     );
-    let folder = String::from_utf8(built.stdout).unwrap();
-    let output = Command::new(format!("{}/promcheck", folder.trim()))
+    let directory = String::from_utf8(built.stdout).unwrap();
+    let output = Command::new(format!("{}/promcheck", directory.trim()))
         .args(files)
         .current_dir(workspace().join("conf/monitoring"))
         .output()
@@ -53,8 +53,8 @@ fn alerts_and_dashboard_parse_and_use_only_documented_metrics() {
 
 #[test]
 fn an_alert_rule_that_prometheus_cannot_parse_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("wrong.yaml");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("wrong.yaml");
     std::fs::write(
         &file,
         "groups: [{ name: a, rules: [{ alert: A, expr: 'sum(rdmanet_blocks' }] }]",

@@ -12,11 +12,11 @@ use kube::api::{Api, ListParams};
 use serde_json::json;
 
 #[test]
-fn a_packaged_chart_renders_the_same_objects_as_its_folder() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().to_str().unwrap();
+fn a_packaged_chart_renders_the_same_objects_as_its_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().to_str().unwrap();
     tool("helm", &["package", &chart(), "--destination", path]).unwrap();
-    let packed = folder.path().join("rdmanet-0.1.0.tgz");
+    let packed = directory.path().join("rdmanet-0.1.0.tgz");
     let image = format!("image={IMAGE}");
     let text = tool(
         "helm",

@@ -2,7 +2,7 @@
 //! Kustomize and Helm render the same objects, and these match the installer.
 
 use agent::install::Distribution;
-use deploy::manifests::{FOLDERS, IMAGE, NAMESPACE, find, kind, kustomized, name, templated};
+use deploy::manifests::{DIRECTORIES, IMAGE, NAMESPACE, find, kind, kustomized, name, templated};
 use deploy::workspace;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -14,12 +14,12 @@ fn chart_for(distribution: &str) -> Vec<Value> {
 
 #[test]
 fn the_chart_renders_the_same_objects_as_the_overlay_of_each_distribution() {
-    for (distribution, folder) in FOLDERS {
-        let mut applied = kustomized(folder);
+    for (distribution, directory) in DIRECTORIES {
+        let mut applied = kustomized(directory);
         // The caller of Helm passes the namespace.
         applied.retain(|object| kind(object) != "Namespace");
-        // The folder `base` serves several distributions, so its manifest names none.
-        if folder == "base" {
+        // The directory `base` serves several distributions, so its manifest names none.
+        if directory == "base" {
             let install = install_container(&mut applied);
             install["env"][0]["value"] = json!(distribution);
         }
@@ -84,19 +84,19 @@ fn the_auto_distribution_mounts_the_whole_host() {
 }
 
 #[test]
-fn every_distribution_of_the_installer_has_a_folder() {
+fn every_distribution_of_the_installer_has_a_directory() {
     let mut known: Vec<&str> = Distribution::ALL.iter().map(|one| one.name()).collect();
     known.push("auto");
     known.sort_unstable();
-    let mut here = FOLDERS.map(|(distribution, _)| distribution);
+    let mut here = DIRECTORIES.map(|(distribution, _)| distribution);
     here.sort_unstable();
     assert_eq!(here.as_slice(), known);
 }
 
-/// The names of the manifests in a folder.
-fn manifests(folder: &Path) -> Vec<String> {
-    let mut names: Vec<String> = std::fs::read_dir(folder)
-        .unwrap_or_else(|e| panic!("{}: {e}", folder.display()))
+/// The names of the manifests in a directory.
+fn manifests(directory: &Path) -> Vec<String> {
+    let mut names: Vec<String> = std::fs::read_dir(directory)
+        .unwrap_or_else(|e| panic!("{}: {e}", directory.display()))
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .filter(|name| Path::new(name).extension().is_some_and(|end| end == "yaml"))
         .collect();
@@ -105,20 +105,20 @@ fn manifests(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn every_manifest_is_listed_in_the_kustomization_of_its_folder() {
+fn every_manifest_is_listed_in_the_kustomization_of_its_directory() {
     let conf = workspace().join("conf");
-    for folder in ["crds", "rbac", "policies", "agent", "controller", "uninstall"] {
-        let text = std::fs::read_to_string(conf.join(folder).join("Kustomization")).unwrap();
+    for directory in ["crds", "rbac", "policies", "agent", "controller", "uninstall"] {
+        let text = std::fs::read_to_string(conf.join(directory).join("Kustomization")).unwrap();
         let mut listed: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("- ")).collect();
         listed.sort_unstable();
-        assert_eq!(manifests(&conf.join(folder)), listed, "{folder}");
+        assert_eq!(manifests(&conf.join(directory)), listed, "{directory}");
     }
 }
 
-/// Every file below `folder`. Links are not followed.
-fn files(folder: &Path) -> Vec<PathBuf> {
+/// Every file below `directory`. Links are not followed.
+fn files(directory: &Path) -> Vec<PathBuf> {
     let mut all = Vec::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
+    for entry in std::fs::read_dir(directory).unwrap() {
         let entry = entry.unwrap();
         if entry.file_type().unwrap().is_dir() {
             all.extend(files(&entry.path()));
@@ -145,9 +145,12 @@ fn the_chart_has_copies_of_the_manifests_and_no_links() {
         (conf.join("overlays/openshift/scc.yaml"), copies.join("scc.yaml")),
         (conf.join("overlays/gke/quota.yaml"), copies.join("quota.yaml")),
     ];
-    for folder in ["crds", "rbac", "policies"] {
-        for name in manifests(&conf.join(folder)) {
-            pairs.push((conf.join(folder).join(&name), copies.join(folder).join(&name)));
+    for directory in ["crds", "rbac", "policies"] {
+        for name in manifests(&conf.join(directory)) {
+            pairs.push((
+                conf.join(directory).join(&name),
+                copies.join(directory).join(&name),
+            ));
         }
     }
     for (original, copy) in &pairs {

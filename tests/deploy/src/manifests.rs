@@ -15,8 +15,8 @@ pub const IMAGE: &str = "rdmanet-agent:0.1.0";
 /// The namespace in every manifest of `conf/`.
 pub const NAMESPACE: &str = "rdmanet-system";
 
-/// Each distribution and its folder of `conf/`.
-pub const FOLDERS: [(&str, &str); 8] = [
+/// Each distribution and its directory of `conf/`.
+pub const DIRECTORIES: [(&str, &str); 8] = [
     ("auto", "overlays/auto"),
     ("kubeadm", "base"),
     ("rke2", "base"),
@@ -27,7 +27,7 @@ pub const FOLDERS: [(&str, &str); 8] = [
     ("openshift", "overlays/openshift"),
 ];
 
-/// The folder of Helm and kustomize.
+/// The directory of Helm and kustomize.
 fn tools() -> &'static Path {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     FOUND.get_or_init(|| {
@@ -83,18 +83,18 @@ pub fn objects(text: &str) -> Vec<Value> {
     all
 }
 
-/// The objects that `kubectl apply -k conf/FOLDER` sends.
-pub fn kustomized(folder: &str) -> Vec<Value> {
-    let path = workspace().join("conf").join(folder);
+/// The objects that `kubectl apply -k conf/DIRECTORY` sends.
+pub fn kustomized(directory: &str) -> Vec<Value> {
+    let path = workspace().join("conf").join(directory);
     objects(&tool("kustomize", &["build".as_ref(), path.as_os_str()]).unwrap())
 }
 
 /// The same objects, moved to `namespace` by another kustomization. Namespaces and definitions precede the objects that
 /// need them.
-pub fn renamed(folder: &str, namespace: &str) -> Vec<Value> {
+pub fn renamed(directory: &str, namespace: &str) -> Vec<Value> {
     let scratch = tempfile::tempdir().unwrap();
     let up: PathBuf = scratch.path().ancestors().skip(1).map(|_| "..").collect();
-    let path = workspace().join("conf").join(folder);
+    let path = workspace().join("conf").join(directory);
     let base = up.join(path.strip_prefix("/").unwrap());
     let text = format!(
         "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nnamespace: {namespace}\nresources:\n- {}\n",
@@ -111,7 +111,7 @@ pub fn renamed(folder: &str, namespace: &str) -> Vec<Value> {
     all
 }
 
-/// The chart's folder.
+/// The chart's directory.
 pub fn chart() -> String {
     workspace().join("conf/chart").to_str().unwrap().to_owned()
 }

@@ -49,10 +49,10 @@ fn pods_with_whole_cards_reach_each_other_and_return_them_unchanged() {
 #[test]
 fn a_card_is_found_by_pci_address_and_by_hardware_address() {
     with_cards(|node| {
-        let folder = std::fs::canonicalize("/sys/class/net/eth1").unwrap();
-        let mut names = folder
+        let directory = std::fs::canonicalize("/sys/class/net/eth1").unwrap();
+        let mut names = directory
             .ancestors()
-            .filter_map(|folder| folder.file_name()?.to_str());
+            .filter_map(|directory| directory.file_name()?.to_str());
         let pci = names.find(|name| name.starts_with("0000:00:")).unwrap();
         let address = node.link("eth1").address.to_string();
         for (key, value) in [("pciBusID", pci), ("deviceID", pci), ("hwaddr", address.as_str())] {

@@ -4,7 +4,7 @@
 //!
 //!     [RDMANET_NV_IPAM=DIR] bench-multus WHEREABOUTS WHEREABOUTS-CRDS [ROUNDS]
 //!
-//! DIR contains the programs of nv-ipam and its folder `crds` (tests/go/README.md lists the commands that build it).
+//! DIR contains the programs of nv-ipam and its directory `crds` (tests/go/README.md lists the commands that build it).
 //!
 //! Invariant: a measurement covers whole processes, from the start of Multus to its exit. Every pod has the same
 //! cluster network (a veth pair with host-local), and the secondary networks are macvlan children of one link. All
@@ -53,7 +53,7 @@ fn main() {
     fastrand::seed(seed);
     let runtime = Runtime::new().unwrap();
     let dir = tempfile::tempdir().unwrap();
-    let nv_ipam = nv_ipam::folder().map(|bin| runtime.block_on(start_nv_ipam(&bin, dir.path())));
+    let nv_ipam = nv_ipam::directory().map(|bin| runtime.block_on(start_nv_ipam(&bin, dir.path())));
     Setup::run(|setup| {
         let sides = prepare(setup, &peer, &definitions, nv_ipam.as_ref());
         let mut table = Measurements::default();

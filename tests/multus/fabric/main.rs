@@ -106,7 +106,7 @@ fn kubeconfig(server: &Server, token: &str) -> String {
     serde_norway::to_string(&config).unwrap()
 }
 
-/// The folder that the VM mounts as /kube, with the tokens of Multus and of the node's agent.
+/// The directory that the VM mounts as /kube, with the tokens of Multus and of the node's agent.
 fn shared(
     server: &Server,
     [multus, agent]: [&str; 2],
@@ -126,7 +126,7 @@ fn shared(
     dir
 }
 
-/// A folder with a program of the workspace, without symbols, which would be most of its size. The VM is a Debian 12
+/// A directory with a program of the workspace, without symbols, which would be most of its size. The VM is a Debian 12
 /// with the C library that the program needs.
 fn stripped(name: &str) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
@@ -138,11 +138,11 @@ fn stripped(name: &str) -> tempfile::TempDir {
 }
 
 /// Runs the tests in the VM, and fails with their output.
-fn run_in_the_vm(server: &Server, folder: &Path) {
+fn run_in_the_vm(server: &Server, directory: &Path) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let suite = std::env::var_os("RDMANET_INFINIBAND").map(PathBuf::from);
     let suite = suite.expect("RDMANET_INFINIBAND, the program of `cargo test -p tests --test infiniband`");
-    // The VM mounts the folder of its program, so the program gets its own folder.
+    // The VM mounts the directory of its program, so the program gets its own directory.
     let alone = tempfile::tempdir().unwrap();
     fs::copy(&suite, alone.path().join("infiniband")).unwrap();
     let agent = stripped("rdmanet-agent");
@@ -171,7 +171,7 @@ fn run_in_the_vm(server: &Server, folder: &Path) {
         .arg("--bin")
         .arg(agent.path())
         .arg("--share")
-        .arg(format!("{}:/kube", folder.display()))
+        .arg(format!("{}:/kube", directory.display()))
         .arg("--share")
         .arg(format!("{}:/etc/cni/net.d", conf.display()))
         .args(["--env", "RUST_BACKTRACE=1"])
@@ -288,10 +288,10 @@ async fn on_infiniband_the_pod_and_node_status_report_attachments_and_links() {
         );
     }
     let agent = apiserver::Identity::new(&admin, "node-1").await;
-    let folder = shared(server, [&token, &agent.token], &pods);
+    let directory = shared(server, [&token, &agent.token], &pods);
     let (stop, stopped) = oneshot::channel();
     let history = tokio::spawn(history(admin.clone(), "node-1", stopped));
-    tokio::task::block_in_place(|| run_in_the_vm(server, folder.path()));
+    tokio::task::block_in_place(|| run_in_the_vm(server, directory.path()));
     stop.send(()).unwrap();
     assert_link_conditions(&admin, &history.await.unwrap()).await;
     let status = async |name: &str| objects::status(&admin, &pods[name]).await;

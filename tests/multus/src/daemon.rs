@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The thick plugin's daemon, run as in its own manifest: with a pod's account, the node's root mounted below its own
-//! folder, plugins that start in that root, and a configuration that it writes for the runtime.
+//! directory, plugins that start in that root, and a configuration that it writes for the runtime.
 
 use crate::Setup;
 use nix::mount::{MsFlags, mount};
@@ -18,7 +18,7 @@ const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// The path at which the daemon has the node's root.
 const ROOT: &str = "/run/hostroot";
 
-/// The folder of the socket between daemon and shim.
+/// The directory of the socket between daemon and shim.
 const SOCKETS: &str = "/run/multus/";
 
 /// A daemon that runs on a test's node until the value is dropped.
@@ -32,7 +32,7 @@ impl<'s, 'n> Daemon<'s, 'n> {
     /// Starts a daemon and waits until it has written its configuration.
     pub fn start(setup: &'s Setup<'n>) -> Self {
         account(setup);
-        let net_d = folder(setup, "net.d");
+        let net_d = directory(setup, "net.d");
         host_root();
         fs::write(
             net_d.join("10-cluster.conf"),
@@ -103,7 +103,7 @@ fn single(mut list: Value) -> Value {
     plugin
 }
 
-fn folder(setup: &Setup, name: &str) -> PathBuf {
+fn directory(setup: &Setup, name: &str) -> PathBuf {
     let path = setup.node.path(name);
     fs::create_dir_all(&path).unwrap();
     path

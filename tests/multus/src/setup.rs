@@ -23,7 +23,7 @@ struct Shared {
     token: String,
 }
 
-/// A node with its own folders of a runtime, a kubelet and Multus.
+/// A node with its own directories of a runtime, a kubelet and Multus.
 pub struct Setup<'n> {
     /// The node.
     pub node: &'n Node,
@@ -61,7 +61,7 @@ impl Setup<'_> {
 impl<'n> Setup<'n> {
     fn new(node: &'n Node, shared: &'static Shared) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(1);
-        own_folders();
+        own_directories();
         let namespace = format!("test-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
         let setup = Self {
             node,
@@ -174,20 +174,20 @@ impl<'n> Setup<'n> {
     }
 }
 
-/// Gives the node its own copies of the folders that Multus, kubelet and the plugins use at fixed paths.
-fn own_folders() {
-    for folder in ["/run", "/var/lib"] {
+/// Gives the node its own copies of the directories that Multus, kubelet and the plugins use at fixed paths.
+fn own_directories() {
+    for directory in ["/run", "/var/lib"] {
         mount(
             Some("tmpfs"),
-            folder,
+            directory,
             Some("tmpfs"),
             MsFlags::empty(),
             None::<&str>,
         )
-        .unwrap_or_else(|e| panic!("a {folder} of the node's own: {e}"));
+        .unwrap_or_else(|e| panic!("a {directory} of the node's own: {e}"));
     }
-    for folder in ["/var/lib/kubelet", "/run/netns"] {
-        fs::create_dir_all(folder).unwrap();
+    for directory in ["/var/lib/kubelet", "/run/netns"] {
+        fs::create_dir_all(directory).unwrap();
     }
     // As on any node of a cluster; a pod network enables forwarding with its first pod.
     for file in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {

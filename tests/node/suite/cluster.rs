@@ -93,7 +93,7 @@ impl Cluster {
         cluster
     }
 
-    /// A command with the KUBECONFIG of the cluster, in the top folder of the repository.
+    /// A command with the KUBECONFIG of the cluster, in the top directory of the repository.
     pub(crate) fn command(&self, program: &Path, args: &[&str]) -> Command {
         let mut command = Command::new(program);
         command
@@ -128,7 +128,7 @@ impl Cluster {
     /// The same, for objects that the API server may refuse: `Err` has its output.
     pub(crate) fn try_apply(&self, objects: &[Value]) -> Result<String, String> {
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
-        let file = self.folder().join("objects.json");
+        let file = self.directory().join("objects.json");
         std::fs::write(&file, list.to_string()).unwrap();
         self.try_kubectl(&["apply", "-f", file.to_str().unwrap()])
     }
@@ -229,24 +229,24 @@ impl Cluster {
         });
     }
 
-    /// The folder that the nodes see as /node/kube.
+    /// The directory that the nodes see as /node/kube.
     pub(crate) fn shared(&self) -> PathBuf {
-        self.folder().join("vm")
+        self.directory().join("vm")
     }
 
-    /// The folder of the cluster, which is that of its API server too.
-    pub(crate) fn folder(&self) -> &Path {
+    /// The directory of the cluster, which is that of its API server too.
+    pub(crate) fn directory(&self) -> &Path {
         self.kubeconfig.parent().unwrap()
     }
 
     fn vm_lives(&self) -> bool {
-        let pid = std::fs::read_to_string(self.folder().join("vm.pid")).unwrap_or_default();
+        let pid = std::fs::read_to_string(self.directory().join("vm.pid")).unwrap_or_default();
         Path::new("/proc").join(pid.trim()).join("fd").exists()
     }
 
     /// The end of a log beside the KUBECONFIG.
     fn log(&self, name: &str) -> String {
-        let text = std::fs::read_to_string(self.folder().join(format!("{name}.log"))).unwrap_or_default();
+        let text = std::fs::read_to_string(self.directory().join(format!("{name}.log"))).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(20)..].join("\n")
     }

@@ -136,16 +136,16 @@ fn an_address_that_another_host_has_is_refused_until_that_host_gives_it_up() {
 #[test]
 fn a_file_that_the_plugin_cannot_use_is_named() {
     let cluster = Cluster::lock();
-    let folder = "/run/rdmanet/attachments";
-    let spoil = format!("mv {folder} {folder}.kept 2>/dev/null; touch {folder}");
+    let directory = "/run/rdmanet/attachments";
+    let spoil = format!("mv {directory} {directory}.kept 2>/dev/null; touch {directory}");
     shell(&cluster, "node-1", &spoil);
     refused(&cluster, "early", "ib-ipoib", "node-1", 5);
     let said = cluster.kubectl("describe pod early");
-    assert!(said.contains(folder), "{said}");
+    assert!(said.contains(directory), "{said}");
     shell(
         &cluster,
         "node-1",
-        &format!("rm {folder}; ! test -e {folder}.kept || mv {folder}.kept {folder}"),
+        &format!("rm {directory}; ! test -e {directory}.kept || mv {directory}.kept {directory}"),
     );
     ready(&cluster, "early");
     remove(&cluster, "pod/early");

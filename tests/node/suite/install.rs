@@ -198,7 +198,7 @@ fn an_image_may_have_another_name() {
         cluster.at(node, &tag);
     }
     let rendered = cluster.kubectl("kustomize conf/base");
-    let file = cluster.folder().join("other-name.yaml");
+    let file = cluster.directory().join("other-name.yaml");
     let text = rendered.replace("image: rdmanet-agent:0.1.0", &format!("image: {other}"));
     std::fs::write(&file, text).unwrap();
     cluster

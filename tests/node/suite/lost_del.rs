@@ -24,7 +24,7 @@ const CALL: &str = r#"
 /// `CNI_ARGS` of a pod that the API server does not have.
 pub(crate) const OF_A_POD: &str = "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=lost;K8S_POD_UID=11111111-2222-4333-8444-555555555555";
 
-/// What an attachment of container `$1` has: its entry in the journal of `cni-ipoib`, its lease of any folder, its address of a pool,
+/// What an attachment of container `$1` has: its entry in the journal of `cni-ipoib`, its lease of any directory, its address of a pool,
 /// and its record of `host-local`.
 const LEFT: &str = r#"
     find /run/rdmanet/attachments -name "$1@net1" 2>/dev/null

@@ -149,7 +149,7 @@ fn a_cable_that_flaps_costs_one_write_in_ten_seconds() {
     let cluster = Cluster::lock();
     links_become(&cluster, "node-2", "True", "LinksUp");
     let writes = || {
-        let log = std::fs::read_to_string(cluster.folder().join("audit.log")).unwrap();
+        let log = std::fs::read_to_string(cluster.directory().join("audit.log")).unwrap();
         let lines = log
             .lines()
             .filter_map(|line| serde_json::from_str::<Value>(line).ok());

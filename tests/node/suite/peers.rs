@@ -29,15 +29,15 @@ const DEFINITIONS: [&str; 3] = [
 ];
 const MANIFESTS: [&str; 2] = ["daemonset-install.yaml", "reconciler-deployment.yaml"];
 /// Where a node sees the programs and scripts.
-const FOLDER: &str = "/node/kube/whereabouts";
+const DIRECTORY: &str = "/node/kube/whereabouts";
 
-/// The folder of the pinned module.
+/// The directory of the pinned module.
 fn module() -> PathBuf {
     let module = "github.com/k8snetworkplumbingwg/whereabouts";
-    let folder = repository().join("tests/go/whereabouts");
-    let folder = folder.to_str().unwrap();
+    let directory = repository().join("tests/go/whereabouts");
+    let directory = directory.to_str().unwrap();
     PathBuf::from(run(
-        Command::new("go").args(["-C", folder, "list", "-m", "-f", "{{.Dir}}", module])
+        Command::new("go").args(["-C", directory, "list", "-m", "-f", "{{.Dir}}", module])
     ))
 }
 
@@ -53,7 +53,7 @@ fn adapt(template: &mut Value) {
         spec["volumes"] = json!([]);
     }
     let volumes = spec["volumes"].as_array_mut().unwrap();
-    volumes.push(json!({"name": "files", "hostPath": {"path": FOLDER}}));
+    volumes.push(json!({"name": "files", "hostPath": {"path": DIRECTORY}}));
     let container = &mut spec["containers"][0];
     container["image"] = "localhost/rdma:1".into();
     container["imagePullPolicy"] = "Never".into();
@@ -67,14 +67,16 @@ fn adapt(template: &mut Value) {
 
 /// Installs whereabouts and a network of it on both nodes.
 pub(crate) fn install(cluster: &Cluster) {
-    let folder = cluster.shared().join("whereabouts");
-    std::fs::create_dir_all(&folder).unwrap();
+    let directory = cluster.shared().join("whereabouts");
+    std::fs::create_dir_all(&directory).unwrap();
     let programs = run(Command::new(repository().join("tests/go/build")).args(PROGRAMS));
     let module = module();
     let files = PROGRAMS.map(|name| PathBuf::from(&programs).join(name));
     let scripts = SCRIPTS.map(|name| module.join("script").join(name));
     for file in files.iter().chain(&scripts) {
-        run(Command::new("install").args(["-m", "0755"]).args([file, &folder]));
+        run(Command::new("install")
+            .args(["-m", "0755"])
+            .args([file, &directory]));
     }
     let manifests = module.join("doc/crds");
     for file in DEFINITIONS {
@@ -102,7 +104,7 @@ pub(crate) fn install(cluster: &Cluster) {
         "metadata": {"name": "whereabouts", "namespace": "default"}, "spec": {"config": config.to_string()},
     })]);
     for node in NODES {
-        cluster.at(node, &["cp", &format!("{FOLDER}/macvlan"), "/opt/cni/bin/"]);
+        cluster.at(node, &["cp", &format!("{DIRECTORY}/macvlan"), "/opt/cni/bin/"]);
     }
     cluster.rolled_out("kube-system", "daemonset/whereabouts");
     cluster.rolled_out("kube-system", "deployment/whereabouts-reconciler");

@@ -14,21 +14,21 @@ use std::process::Command;
 /// Pods that the snapshot has without an address. Their blocks have four addresses each.
 const WAITING: usize = 6;
 
-/// A program of `tests/go`, with the folder of the API server as its current directory.
+/// A program of `tests/go`, with the directory of the API server as its current directory.
 fn etcd_tool(cluster: &Cluster, name: &str, args: &[&str]) {
     let tools = run(Command::new(repository().join("tests/go/build")).args(["--group", "etcd"]));
     let mut command = Command::new(Path::new(&tools).join(name));
     println!(
         "did: {}",
-        run(command.args(args).current_dir(cluster.folder())).replace('\n', "; ")
+        run(command.args(args).current_dir(cluster.directory())).replace('\n', "; ")
     );
 }
 
 /// Ends the API server and its etcd, and starts them with the data of the snapshot.
 fn restore(cluster: &Cluster) {
-    let folder = cluster.folder();
+    let directory = cluster.directory();
     for program in ["kube-apiserver", "etcd"] {
-        let pid = std::fs::read_to_string(folder.join(program).with_extension("pid")).unwrap();
+        let pid = std::fs::read_to_string(directory.join(program).with_extension("pid")).unwrap();
         run(Command::new("kill").arg(pid.trim()));
         let process = Path::new("/proc").join(pid.trim()).join("exe");
         cluster.until(&format!("{program} has ended"), || {
@@ -39,8 +39,8 @@ fn restore(cluster: &Cluster) {
             }
         });
     }
-    std::fs::remove_dir_all(folder.join("etcd")).unwrap();
-    let peer = format!("unix://{}", folder.join("p").display());
+    std::fs::remove_dir_all(directory.join("etcd")).unwrap();
+    let peer = format!("unix://{}", directory.join("p").display());
     let member = format!("tests={peer}");
     let args = [
         "snapshot",
@@ -60,7 +60,7 @@ fn restore(cluster: &Cluster) {
     ];
     etcd_tool(cluster, "etcdutl", &args);
     let up = repository().join("tests/apiserver/up");
-    run(&mut cluster.command(&up, &[folder.to_str().unwrap()]));
+    run(&mut cluster.command(&up, &[directory.to_str().unwrap()]));
 }
 
 /// Adds or deletes the route that keeps the agents and kubelets of both nodes away from the API server.
@@ -111,7 +111,7 @@ fn pods_that_the_snapshot_lacks(cluster: &Cluster) -> (Addresses, BTreeSet<Strin
             Err(format!("{refused}"))
         }
     });
-    let socket = format!("unix://{}", cluster.folder().join("c").display());
+    let socket = format!("unix://{}", cluster.directory().join("c").display());
     etcd_tool(
         cluster,
         "etcdctl",

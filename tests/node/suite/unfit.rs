@@ -10,7 +10,7 @@ use crate::operate::{agent_of, shell};
 use crate::witnesses::nothing_left;
 use crate::workload::{remove, start};
 
-const FOLDER: &str = "/opt/cni/bin";
+const DIRECTORY: &str = "/opt/cni/bin";
 
 /// Waits until kubectl says each of these words about the pods of rdmanet with this name.
 pub(crate) fn says(cluster: &Cluster, name: &str, words: &[&str]) {
@@ -53,7 +53,11 @@ fn installed(cluster: &Cluster) {
     cluster.rolled_out("rdmanet-system", "daemonset/rdmanet-agent");
     for node in NODES {
         for plugin in ["cni-ipoib", "rdma-ipam"] {
-            let version = shell(cluster, node, &format!("CNI_COMMAND=VERSION {FOLDER}/{plugin}"));
+            let version = shell(
+                cluster,
+                node,
+                &format!("CNI_COMMAND=VERSION {DIRECTORY}/{plugin}"),
+            );
             assert!(version.contains("1.1.0"), "{plugin} on {node}: {version}");
         }
     }
@@ -81,7 +85,7 @@ fn the_plugins_stay_until_the_last_pod_that_needs_them_has_ended() {
     start(&cluster, "last", "ib-ipoib", "node-1");
     uninstall(&cluster);
     says(&cluster, "rdmanet-uninstall", &["last", "node-1"]);
-    let plugins = cluster.at("node-1", &["ls", FOLDER]);
+    let plugins = cluster.at("node-1", &["ls", DIRECTORY]);
     assert!(plugins.contains("cni-ipoib"), "{plugins}");
     remove(&cluster, "pod/last");
     end_of_removal(&cluster);
@@ -101,7 +105,7 @@ fn an_installation_that_does_not_fit_the_node_says_why() {
 }
 
 #[test]
-fn a_folder_that_cannot_take_the_plugins_is_named_with_the_cause() {
+fn a_directory_that_cannot_take_the_plugins_is_named_with_the_cause() {
     let cluster = Cluster::lock();
     let on = |script: &str| shell(&cluster, "node-1", script);
     for (options, also, cause) in [
@@ -112,22 +116,22 @@ fn a_folder_that_cannot_take_the_plugins_is_named_with_the_cause() {
             "Read-only file system",
         ),
     ] {
-        on(&format!("mount -t tmpfs -o {options} none {FOLDER}; {also}"));
+        on(&format!("mount -t tmpfs -o {options} none {DIRECTORY}; {also}"));
         install_again(&cluster);
         says(&cluster, "rdmanet-agent", &[cause]);
-        on(&format!("umount {FOLDER}"));
+        on(&format!("umount {DIRECTORY}"));
     }
 
-    // A folder that the runtime does not read gets the plugins, and a warning.
-    on(&format!("mount -t tmpfs none {FOLDER}"));
+    // A directory that the runtime does not read gets the plugins, and a warning.
+    on(&format!("mount -t tmpfs none {DIRECTORY}"));
     install_again(&cluster);
     cluster.rolled_out("rdmanet-system", "daemonset/rdmanet-agent");
     let agent = agent_of(&cluster, "node-1").unwrap();
     let name = agent["metadata"]["name"].as_str().unwrap();
     let log = cluster.kubectl(&format!("-n rdmanet-system logs {name} -c install"));
-    let warning = format!("warning: {FOLDER} has no other plugin in it");
+    let warning = format!("warning: {DIRECTORY} has no other plugin in it");
     assert!(log.contains(&warning), "{log}");
-    on(&format!("umount {FOLDER}"));
+    on(&format!("umount {DIRECTORY}"));
     install_again(&cluster);
     installed(&cluster);
 }
@@ -159,23 +163,25 @@ fn a_namespace_without_the_label_for_privileged_pods_is_named_by_the_daemonset()
 fn a_plugin_of_another_product_stays_and_returns_at_the_removal() {
     let cluster = Cluster::lock();
     let on = |script: &str| shell(&cluster, "node-1", script);
-    let ours = format!("{FOLDER}/cni-ipoib");
+    let ours = format!("{DIRECTORY}/cni-ipoib");
     on(&format!(
-        "cp {FOLDER}/ptp {FOLDER}/.other && mv {FOLDER}/.other {ours}"
+        "cp {DIRECTORY}/ptp {DIRECTORY}/.other && mv {DIRECTORY}/.other {ours}"
     ));
     install_again(&cluster);
     let words = [format!("{ours} is there already and is not rdmanet's")];
     says(&cluster, "rdmanet-agent", &words.each_ref().map(String::as_str));
     set_installer(&cluster, "RDMANET_REPLACE_FOREIGN=true");
     installed(&cluster);
-    on(&format!("cmp {FOLDER}/ptp {ours}.foreign"));
+    on(&format!("cmp {DIRECTORY}/ptp {ours}.foreign"));
 
     // A name of another product's plugin is refused all the same.
     for node in NODES {
-        shell(&cluster, node, &format!("cp {FOLDER}/ptp {FOLDER}/macvlan"));
+        shell(&cluster, node, &format!("cp {DIRECTORY}/ptp {DIRECTORY}/macvlan"));
     }
     set_installer(&cluster, "RDMANET_PEER_NAMES=macvlan");
-    let words = [format!("{FOLDER}/macvlan is there already and is not rdmanet's")];
+    let words = [format!(
+        "{DIRECTORY}/macvlan is there already and is not rdmanet's"
+    )];
     says(&cluster, "rdmanet-agent", &words.each_ref().map(String::as_str));
     set_installer(&cluster, "RDMANET_PEER_NAMES-");
     installed(&cluster);
@@ -183,7 +189,7 @@ fn a_plugin_of_another_product_stays_and_returns_at_the_removal() {
         shell(
             &cluster,
             node,
-            &format!("cmp {FOLDER}/ptp {FOLDER}/macvlan && rm {FOLDER}/macvlan"),
+            &format!("cmp {DIRECTORY}/ptp {DIRECTORY}/macvlan && rm {DIRECTORY}/macvlan"),
         );
     }
 
@@ -191,7 +197,7 @@ fn a_plugin_of_another_product_stays_and_returns_at_the_removal() {
     uninstall(&cluster);
     cluster.rolled_out("rdmanet-system", "daemonset/rdmanet-uninstall");
     on(&format!(
-        "cmp {FOLDER}/ptp {ours} && ! test -e {ours}.foreign && rm {ours}"
+        "cmp {DIRECTORY}/ptp {ours} && ! test -e {ours}.foreign && rm {ours}"
     ));
     end_of_removal(&cluster);
 }
@@ -204,7 +210,7 @@ fn a_node_that_looks_like_two_distributions_or_like_none_needs_a_name() {
     cluster.kubectl("apply -k conf/overlays/auto");
     cluster.rolled_out("rdmanet-system", "daemonset/rdmanet-agent");
     let log = cluster.kubectl("-n rdmanet-system logs daemonset/rdmanet-agent -c install");
-    let found = format!("plugins go to {FOLDER}: this node is kubeadm ({sign})");
+    let found = format!("plugins go to {DIRECTORY}: this node is kubeadm ({sign})");
     assert!(log.contains(&found), "{log}");
     on("mkdir /var/lib/k0s");
     install_again(&cluster);
@@ -231,7 +237,7 @@ fn a_node_that_looks_like_two_distributions_or_like_none_needs_a_name() {
     );
     cluster.kubectl("-n rdmanet-system set env daemonset/rdmanet-uninstall RDMANET_DISTRIBUTION=kubeadm");
     cluster.rolled_out("rdmanet-system", "daemonset/rdmanet-uninstall");
-    on(&format!("! test -e {FOLDER}/cni-ipoib && touch {sign}"));
+    on(&format!("! test -e {DIRECTORY}/cni-ipoib && touch {sign}"));
     end_of_removal(&cluster);
 }
 

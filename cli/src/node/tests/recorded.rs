@@ -48,7 +48,7 @@ fn an_invalid_recording_is_refused_with_the_place() {
 }
 
 #[test]
-fn a_recording_writes_nothing_outside_its_folder() {
+fn a_recording_writes_nothing_outside_its_directory() {
     let root = tempfile::tempdir().unwrap();
     for line in ["../x = y", "/x = y", "a -> ../b"] {
         assert!(write_sysfs(line, root.path()).is_err(), "{line}");

@@ -305,19 +305,19 @@ fn a_function_cannot_be_moved_into_two_pods() {
 fn sysfs_shows_the_function_its_number_and_its_guids() {
     let fixture = rig_with(WAYS[0], OWN);
     let root = fixture.node.path().canonicalize().unwrap();
-    let folder = |pci: &str| root.join("devices/pci0000:3a").join(pci);
+    let directory = |pci: &str| root.join("devices/pci0000:3a").join(pci);
     let link = fixture.kernel.state().host.pop().unwrap();
     let expected = Function {
-        path: folder(PCI),
-        physical: folder("0000:3b:00.0"),
+        path: directory(PCI),
+        physical: directory("0000:3b:00.0"),
         number: 1,
         driver: root.join("bus/pci/drivers/mlx5_core"),
         node_guid: Guid(OWN),
         port_guid: Guid(OWN),
     };
-    assert_eq!(function_at(&folder(PCI), &link), Some(expected));
+    assert_eq!(function_at(&directory(PCI), &link), Some(expected));
     assert_eq!(
-        function_at(&folder("0000:3b:00.0"), &link),
+        function_at(&directory("0000:3b:00.0"), &link),
         None,
         "a physical function"
     );

@@ -5,10 +5,10 @@ use crate::device::snapshot;
 use crate::kernel::Side;
 use std::path::PathBuf;
 
-fn snapshot_of(name: &str, folder: &str) -> Snapshot {
+fn snapshot_of(name: &str, directory: &str) -> Snapshot {
     let mut kernel = fixture(WAYS[0]).kernel.clone();
     let link = kernel.link(Side::Host, name).unwrap().unwrap();
-    snapshot::take(&mut kernel, &link, Some(folder.into()), Vec::new()).unwrap()
+    snapshot::take(&mut kernel, &link, Some(directory.into()), Vec::new()).unwrap()
 }
 
 #[test]
@@ -17,7 +17,7 @@ fn a_returned_link_matches_by_its_former_identity() {
     let ib0 = snapshot_of("ib0", "/sys/devices/pci0000:3a/0000:3b:00.0");
     let named = |name: &str| ResolvedMaster::Named(name.to_owned());
     let device = |id: &str| ResolvedMaster::Device(id.to_owned());
-    let folder = |path: &str| ResolvedMaster::KernelPath(PathBuf::from(path));
+    let directory = |path: &str| ResolvedMaster::KernelPath(PathBuf::from(path));
     let address = |text: &str| ResolvedMaster::Address(text.parse().unwrap());
     let table = [
         (named("ens1"), true, false),
@@ -27,7 +27,7 @@ fn a_returned_link_matches_by_its_former_identity() {
         (device("0000:17:00.0"), true, false),
         (device("0000:3b:00.0"), false, true),
         (device("17:00.0"), false, false),
-        (folder("/sys/devices/pci0000:3a/0000:17:00.0"), true, false),
+        (directory("/sys/devices/pci0000:3a/0000:17:00.0"), true, false),
         (address("b8:3f:d2:00:00:06"), true, false),
         (address("02:00:00:00:00:06"), true, false),
         (address("b8:3f:d2:00:00:07"), false, false),

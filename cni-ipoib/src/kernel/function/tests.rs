@@ -9,8 +9,8 @@ use std::os::unix::fs::symlink;
 fn a_function_is_bound_and_unbound_only_when_necessary() {
     let root = tempfile::tempdir().unwrap();
     let (path, driver) = (root.path().join("0000:3b:00.2"), root.path().join("mlx5_core"));
-    for folder in [&path, &driver] {
-        fs::create_dir(folder).unwrap();
+    for directory in [&path, &driver] {
+        fs::create_dir(directory).unwrap();
     }
     for file in ["bind", "unbind"] {
         fs::write(driver.join(file), "").unwrap();

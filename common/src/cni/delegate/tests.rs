@@ -143,7 +143,7 @@ fn a_delegate_that_floods_stdout_is_killed() {
 }
 
 #[test]
-fn the_error_for_a_missing_delegate_lists_the_searched_folders() {
+fn the_error_for_a_missing_delegate_lists_the_searched_directories() {
     let plugins = Plugins::with("x", "");
     let call = plugins.call("");
     let error = Delegate::new("y", &call, SECOND)

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// The hardware device of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Behind {
-    /// Its folder, with symbolic links resolved: equal for everything on one function.
+    /// Its directory, with symbolic links resolved: equal for everything on one function.
     pub path: PathBuf,
     /// The number of the link's port on it, from 1; `None` if the driver does not report it.
     pub port: Option<u32>,
@@ -35,7 +35,7 @@ impl Sysfs {
     /// mounted.
     ///
     /// # Errors
-    /// The class folder exists but cannot be listed.
+    /// The class directory exists but cannot be listed.
     pub fn devices_on(&self, path: &Path) -> io::Result<Vec<Device>> {
         self.devices_behind(|behind| behind == Some(path))
     }
@@ -43,7 +43,7 @@ impl Sysfs {
     /// The RDMA devices made by software, such as `rxe`. No other device is read.
     ///
     /// # Errors
-    /// The class folder exists but cannot be listed.
+    /// The class directory exists but cannot be listed.
     pub fn software_devices(&self) -> io::Result<Vec<Device>> {
         self.devices_behind(|behind| behind.is_none())
     }

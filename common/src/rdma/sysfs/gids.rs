@@ -37,10 +37,10 @@ impl Sysfs {
     /// # Errors
     /// The table cannot be listed.
     pub fn gids(&self, device: &Device, port: &Port) -> io::Result<Vec<Gid>> {
-        let folder = self.port_folder(device, port);
-        let slots = numbers(&folder.join("gids"))?;
+        let directory = self.port_directory(device, port);
+        let slots = numbers(&directory.join("gids"))?;
         let gid = |index: u32| {
-            let text = |table: &str| attribute(&folder.join(table).join(index.to_string()));
+            let text = |table: &str| attribute(&directory.join(table).join(index.to_string()));
             let gid: Ipv6Addr = text("gids")?.parse().ok()?;
             // An unused entry has the zero GID, or a prefix without an interface id.
             let is_empty = gid.to_bits() & u128::from(u64::MAX) == 0;

@@ -26,10 +26,10 @@ fn a_file_system_that_is_not_known_to_be_local_is_refused() {
 #[test]
 fn files_and_directories_are_open_to_their_owner_alone() {
     let dir = tempfile::tempdir().unwrap();
-    let folder = dir.path().join("a/b");
-    NodeDisk.make_directory(&folder).unwrap();
-    NodeDisk.create(&folder.join("created"), b"x").unwrap();
-    NodeDisk.overwrite(&folder.join("overwritten"), b"x").unwrap();
+    let directory = dir.path().join("a/b");
+    NodeDisk.make_directory(&directory).unwrap();
+    NodeDisk.create(&directory.join("created"), b"x").unwrap();
+    NodeDisk.overwrite(&directory.join("overwritten"), b"x").unwrap();
     let mode = |path: &str| fs::metadata(dir.path().join(path)).unwrap().mode() & 0o7777;
     assert_eq!((mode("a"), mode("a/b")), (0o700, 0o700));
     assert_eq!((mode("a/b/created"), mode("a/b/overwritten")), (0o600, 0o600));

@@ -41,9 +41,9 @@ pub(super) async fn snapshot(admin: &Client, targets: &[Target]) -> BTreeMap<Str
     all
 }
 
-async fn make(admin: &Client, folder: &str, object: &Value) -> Value {
-    let (status, text) = send(admin, Method::POST, folder, "application/json", object).await;
-    assert!(status.is_success(), "POST {folder} {object}: {text}");
+async fn make(admin: &Client, directory: &str, object: &Value) -> Value {
+    let (status, text) = send(admin, Method::POST, directory, "application/json", object).await;
+    assert!(status.is_success(), "POST {directory} {object}: {text}");
     serde_json::from_str(&text).unwrap()
 }
 
@@ -257,10 +257,10 @@ async fn others(admin: &Client, namespace: &str, all: &mut Vec<Target>) {
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": { "name": "rdmanet-controller" },
         "spec": { "holderIdentity": "rdmanet-controller-a" },
     });
-    let folder = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases");
-    make(admin, &folder, &lease).await;
+    let directory = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases");
+    make(admin, &directory, &lease).await;
     all.push(Target {
-        path: format!("{folder}/rdmanet-controller"),
+        path: format!("{directory}/rdmanet-controller"),
         changes: vec![json!({ "spec": { "holderIdentity": THIEF } })],
     });
     all.push(Target {
@@ -273,10 +273,10 @@ async fn others(admin: &Client, namespace: &str, all: &mut Vec<Target>) {
         "action": "Watch", "reason": "LinkUp", "type": "Normal", "note": "link ib0 has carrier again",
         "regarding": { "kind": "Node", "name": VICTIM },
     });
-    let folder = "/apis/events.k8s.io/v1/namespaces/default/events";
-    make(admin, folder, &event).await;
+    let directory = "/apis/events.k8s.io/v1/namespaces/default/events";
+    make(admin, directory, &event).await;
     all.push(Target {
-        path: format!("{folder}/told"),
+        path: format!("{directory}/told"),
         changes: vec![
             json!({ "series": { "count": 9, "lastObservedTime": "2026-01-01T00:00:09.000000Z" } }),
             json!({ "metadata": { "labels": { "stolen": "yes" } } }),

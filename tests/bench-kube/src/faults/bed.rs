@@ -48,7 +48,7 @@ pub(crate) struct Bed<'s, S> {
     /// Pods that got no address.
     pub(crate) without: usize,
     admin: Client,
-    /// The folder of the network namespaces, which are plain files here.
+    /// The directory of the network namespaces, which are plain files here.
     namespaces: PathBuf,
     counter: usize,
     /// The time of an undisturbed ADD and DEL.

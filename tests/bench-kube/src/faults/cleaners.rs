@@ -2,7 +2,7 @@
 //! The cleaners of whereabouts, as in its manifests: `ip-control-loop` on each node, and `ip-reconciler` once after each
 //! fault. The manifests start `ip-reconciler` once a day.
 //!
-//! Both read files at fixed paths of a pod, so each runs with a folder of its own as root.
+//! Both read files at fixed paths of a pod, so each runs with a directory of its own as root.
 
 use crate::NODES;
 use apiserver::{Server, install, objects};
@@ -78,8 +78,8 @@ impl Cleaners {
         let account = self.root.join("var/run/secrets/kubernetes.io/serviceaccount");
         let settings = self.root.join("host/etc/cni/net.d/whereabouts.d");
         let schedule = self.root.join("cron-schedule");
-        for folder in [&account, &settings, &schedule] {
-            fs::create_dir_all(folder).unwrap();
+        for directory in [&account, &settings, &schedule] {
+            fs::create_dir_all(directory).unwrap();
         }
         let cluster = Kubeconfig::read_from(server.kubeconfig())
             .unwrap()

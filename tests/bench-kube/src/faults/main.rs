@@ -3,7 +3,7 @@
 //!
 //!     bench-faults RDMA-IPAM WHEREABOUTS-PROGRAMS WHEREABOUTS-CRDS [PODS [SEED]]
 //!
-//! WHEREABOUTS-PROGRAMS is the folder with `whereabouts`, `ip-control-loop` and `ip-reconciler`. Needs root (chroot).
+//! WHEREABOUTS-PROGRAMS is the directory with `whereabouts`, `ip-control-loop` and `ip-reconciler`. Needs root (chroot).
 //!
 //! Each fault hits PODS pods of each side, on an API server that both sides share. Agents and a controller run for
 //! `rdma-ipam`. For whereabouts an `ip-control-loop` runs for each node, and `ip-reconciler` runs once after each fault.

@@ -109,7 +109,7 @@ impl<'s> Fleet<'s> {
             .await;
     }
 
-    /// The folder of a node's leases.
+    /// The directory of a node's leases.
     pub(crate) fn data(&self, i: usize) -> PathBuf {
         self.dir.path().join(format!("{i:05}"))
     }

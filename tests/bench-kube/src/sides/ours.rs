@@ -166,8 +166,8 @@ impl Side for Ours {
 /// The leases of a node in its files: one file per attachment, with the result of ADD in its first line.
 fn leases(data: &Path) -> Vec<Assignment> {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
-    let folder = data.join(format!("pools/{POOL}/boot-{}/leases", boot.trim()));
-    let files = std::fs::read_dir(folder).into_iter().flatten();
+    let directory = data.join(format!("pools/{POOL}/boot-{}/leases", boot.trim()));
+    let files = std::fs::read_dir(directory).into_iter().flatten();
     // The agent may remove a file meanwhile.
     let texts = files.filter_map(|file| std::fs::read_to_string(file.unwrap().path()).ok());
     let lease = |text: String| {

@@ -24,7 +24,7 @@ fn every_option_reaches_the_run() {
 }
 
 #[test]
-fn an_error_names_the_missing_folder_option() {
+fn an_error_names_the_missing_directory_option() {
     assert!(message("--peers p").contains("--bin <DIR>"));
     assert!(message("--bin b").contains("--peers <DIR>"));
 }

@@ -4,8 +4,8 @@
 //
 //	bomcheck SCHEMAS BOM
 //
-// SCHEMAS is the folder `schema` of the module github.com/CycloneDX/cyclonedx-go, which has the schemas of the
-// specification. Each name in a license expression must be one that the SPDX list of that folder has. Nothing is read from the
+// SCHEMAS is the directory `schema` of the module github.com/CycloneDX/cyclonedx-go, which has the schemas of the
+// specification. Each name in a license expression must be one that the SPDX list of that directory has. Nothing is read from the
 // network.
 package main
 
@@ -50,10 +50,10 @@ func main() {
 	fmt.Printf("CycloneDX %s: %d components with a license\n", bom.SpecVersion, count)
 }
 
-func validate(folder string, text []byte, version cyclonedx.SpecVersion) error {
+func validate(directory string, text []byte, version cyclonedx.SpecVersion) error {
 	loader := gojsonschema.NewSchemaLoader()
 	for name, file := range shared {
-		content, err := os.ReadFile(filepath.Join(folder, file))
+		content, err := os.ReadFile(filepath.Join(directory, file))
 		if err != nil {
 			return err
 		}
@@ -61,7 +61,7 @@ func validate(folder string, text []byte, version cyclonedx.SpecVersion) error {
 			return fmt.Errorf("%s: %w", file, err)
 		}
 	}
-	content, err := os.ReadFile(filepath.Join(folder, fmt.Sprintf("bom-%s.schema.json", version)))
+	content, err := os.ReadFile(filepath.Join(directory, fmt.Sprintf("bom-%s.schema.json", version)))
 	if err != nil {
 		return err
 	}
@@ -81,16 +81,16 @@ func validate(folder string, text []byte, version cyclonedx.SpecVersion) error {
 }
 
 // licenses returns the number of components, each of which has a license expression of names that SPDX knows.
-func licenses(folder string, bom *cyclonedx.BOM) (int, error) {
+func licenses(directory string, bom *cyclonedx.BOM) (int, error) {
 	var spdx struct{ Enum []string }
-	content, err := os.ReadFile(filepath.Join(folder, "spdx.schema.json"))
+	content, err := os.ReadFile(filepath.Join(directory, "spdx.schema.json"))
 	if err != nil {
 		return 0, err
 	}
 	if err := json.Unmarshal(content, &spdx); err != nil {
 		return 0, err
 	}
-	// The list of the folder is older than Unicode-3.0 (SPDX License List 3.24).
+	// The list of the directory is older than Unicode-3.0 (SPDX License List 3.24).
 	known := map[string]bool{"AND": true, "OR": true, "WITH": true, "Unicode-3.0": true}
 	for _, name := range spdx.Enum {
 		known[name] = true

@@ -10,7 +10,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn folder_modes_do_not_depend_on_umask_or_older_versions() {
+fn directory_modes_do_not_depend_on_umask_or_older_versions() {
     let dir = tempfile::tempdir().unwrap();
     let state = dir.path().join("run/state");
     let attachments = attachments(&state).unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The folder of a test's node.
+//! The directory of a test's node.
 
 use nix::mount::{MsFlags, mount};
 use std::fs;
@@ -10,7 +10,7 @@ fn removing_a_test_node_keeps_the_contents_of_its_mounts() {
     let outside = tempfile::tempdir().unwrap();
     let file = outside.path().join("somebody-elses");
     fs::write(&file, "").unwrap();
-    let mut folder = None;
+    let mut directory = None;
     Node::run(|node| {
         let inside = node.path("inside");
         fs::create_dir(&inside).unwrap();
@@ -25,8 +25,8 @@ fn removing_a_test_node_keeps_the_contents_of_its_mounts() {
             .unwrap();
         }
         assert!(inside.join("somebody-elses").exists());
-        folder = Some(node.path(""));
+        directory = Some(node.path(""));
     });
     assert!(file.exists(), "removed through a mount");
-    assert!(!folder.unwrap().exists());
+    assert!(!directory.unwrap().exists());
 }

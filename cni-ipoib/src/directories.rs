@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The folders below the state directory, with modes that do not depend on the umask.
+//! The directories below the state directory, with modes that do not depend on the umask.
 //!
-//! Invariant: no other user can open a folder that the plugin locks. flock(2) needs only a descriptor that
+//! Invariant: no other user can open a directory that the plugin locks. flock(2) needs only a descriptor that
 //! was opened for reading, so read permission would be permission to block ADD and DEL.
 //!
-//! | folder | mode | reader |
+//! | directory | mode | reader |
 //! | --- | --- | --- |
 //! | the state directory itself | 0711 if the plugin makes it | programs that know the path of a record |
 //! | `attachments` and below | 0700 | the plugin, and the agent's installer as root |
@@ -25,10 +25,10 @@ const PASSAGE: u32 = 0o711;
 /// Others may list it.
 const PUBLIC: u32 = 0o755;
 
-/// Creates the folder of the attachments below `state`. Calls that choose a link lock this folder.
+/// Creates the directory of the attachments below `state`. Calls that choose a link lock this directory.
 ///
 /// # Errors
-/// The folder cannot be made, or its mode cannot be corrected.
+/// The directory cannot be made, or its mode cannot be corrected.
 pub(crate) fn attachments(state: &Path) -> io::Result<PathBuf> {
     make(state, PASSAGE)?;
     let dir = state.join("attachments");
@@ -36,7 +36,7 @@ pub(crate) fn attachments(state: &Path) -> io::Result<PathBuf> {
     Ok(dir)
 }
 
-/// Creates a folder for root alone. Removes the permissions that an earlier version or a umask gave to
+/// Creates a directory for root alone. Removes the permissions that an earlier version or a umask gave to
 /// others.
 ///
 /// # Errors
@@ -50,15 +50,15 @@ pub(crate) fn private(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Creates a folder that others may list, with its missing parents.
+/// Creates a directory that others may list, with its missing parents.
 ///
 /// # Errors
-/// A folder cannot be made.
+/// A directory cannot be made.
 pub(crate) fn public(dir: &Path) -> io::Result<()> {
     make(dir, PUBLIC)
 }
 
-/// Creates `dir` with exactly `mode`, and its missing parents with permission to list. Existing folders are
+/// Creates `dir` with exactly `mode`, and its missing parents with permission to list. Existing directories are
 /// unchanged.
 fn make(dir: &Path, mode: u32) -> io::Result<()> {
     let one = || match DirBuilder::new().mode(mode).create(dir) {

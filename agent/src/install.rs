@@ -11,6 +11,7 @@ mod directory;
 mod distribution;
 mod error;
 mod in_use;
+mod interface;
 mod plugin;
 mod remove;
 mod runtime;
@@ -18,7 +19,8 @@ mod runtime;
 pub use directory::Directory;
 pub use distribution::{Choice, Distribution};
 pub use error::Error;
-pub use in_use::{Paths, PodInterface, users};
+pub use in_use::{Paths, users};
+pub use interface::InterfaceInUse;
 pub use plugin::{Origin, PEERS, PLUGINS, Plugin};
 pub use remove::{Uninstall, uninstall};
 

@@ -13,8 +13,8 @@
 mod client;
 mod message;
 
-pub use client::{Client, LIMIT, SOCKET, SOCKET_VARIABLE};
-pub use message::{AskedBy, MESSAGE_MAX, Pod, Reply, Request, Verb};
+pub use client::{Client, SOCKET, SOCKET_VARIABLE};
+pub use message::{AskedBy, LIMIT, MESSAGE_MAX, Pod, Reply, Request, Verb};
 
 #[cfg(test)]
 mod tests;

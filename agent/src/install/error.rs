@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Why plugins could not be installed or removed. Administrators read it in the log of an init container.
 
-use super::PodInterface;
+use super::interface::InterfaceInUse;
 use std::io;
 use std::path::PathBuf;
 
@@ -129,7 +129,7 @@ pub enum Error {
     },
     /// Pods need the plugins.
     #[error("{}", in_use(.0))]
-    InUse(Vec<PodInterface>),
+    InUse(Vec<InterfaceInUse>),
     /// Whether pods need the plugins is unknown.
     #[error("cannot find out which pods use rdmanet: {what}. Nothing was removed")]
     Unseen {
@@ -152,7 +152,7 @@ fn hint(error: &io::Error) -> &'static str {
     }
 }
 
-fn in_use(users: &[PodInterface]) -> String {
+fn in_use(users: &[InterfaceInUse]) -> String {
     let lines = users
         .iter()
         .map(ToString::to_string)

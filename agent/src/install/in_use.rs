@@ -3,6 +3,7 @@
 //! every link in a pod. Each alone may be missing: an interface may have no addresses, an address may be on an interface of
 //! another plugin, and files can be deleted by hand.
 
+use super::interface::InterfaceInUse;
 use super::{Error, on_host};
 use common::netlink::{Route, Socket};
 use common::netns::{self, Netns};
@@ -11,7 +12,6 @@ use ipam::config::Place;
 use ipam::pool::POOLS;
 use ipam::store::{LOCK_WAIT, Leases, Node, NodeDisk, Store};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -34,43 +34,11 @@ pub struct Paths {
     pub netns: PathBuf,
 }
 
-/// An interface of a pod. The runtime will call a plugin of ours to delete it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PodInterface {
-    /// The network.
-    pub network: String,
-    /// The container's id.
-    pub container: String,
-    /// The interface in the pod.
-    pub ifname: String,
-    /// `namespace/name`, where it is known.
-    pub pod: Option<String>,
-    /// The evidence for this use.
-    pub evidence: String,
-}
-
-impl fmt::Display for PodInterface {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            network,
-            container,
-            ifname,
-            pod,
-            evidence,
-        } = self;
-        let pod = pod.as_deref().unwrap_or("a pod");
-        write!(
-            f,
-            "{pod}: {ifname} of network {network}, container {container} ({evidence})"
-        )
-    }
-}
-
 /// Lists each use once, sorted by attachment.
 ///
 /// # Errors
 /// [`Error::Unseen`]: a place that cannot be read may contain a use.
-pub fn users(host: &Path, paths: &Paths) -> Result<Vec<PodInterface>, Error> {
+pub fn users(host: &Path, paths: &Paths) -> Result<Vec<InterfaceInUse>, Error> {
     let mut found = BTreeMap::new();
     // Leases know the pod's name, so they come first.
     let all = [
@@ -88,13 +56,13 @@ pub fn users(host: &Path, paths: &Paths) -> Result<Vec<PodInterface>, Error> {
     Ok(found.into_values().collect())
 }
 
-fn leases(host: &Path, data_dir: &Path) -> Result<Vec<PodInterface>, Error> {
+fn leases(host: &Path, data_dir: &Path) -> Result<Vec<InterfaceInUse>, Error> {
     let mut found = Vec::new();
     for (dir, is_pool) in stores(host, data_dir)? {
         let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let Leases { intact, damaged } =
             read(&dir, is_pool, &name).map_err(|e| Error::Unseen { what: e.msg })?;
-        let known = intact.into_iter().map(|stored| PodInterface {
+        let known = intact.into_iter().map(|stored| InterfaceInUse {
             network: stored.lease.network.clone(),
             container: stored.lease.owner.container_id.to_string(),
             ifname: stored.lease.owner.ifname.to_string(),
@@ -102,7 +70,7 @@ fn leases(host: &Path, data_dir: &Path) -> Result<Vec<PodInterface>, Error> {
             evidence: format!("lease in {}", dir.display()),
         });
         found.extend(known);
-        found.extend(damaged.into_iter().map(|(owner, error)| PodInterface {
+        found.extend(damaged.into_iter().map(|(owner, error)| InterfaceInUse {
             network: name.clone(),
             container: owner.container_id.to_string(),
             ifname: owner.ifname.to_string(),
@@ -144,7 +112,7 @@ fn stores(host: &Path, data_dir: &Path) -> Result<Vec<(PathBuf, bool)>, Error> {
 }
 
 /// Reads the names of the files `<state>/attachments/<network>/<container id>@<interface>`, not their content.
-fn journal(host: &Path, state: &Path) -> Result<Vec<PodInterface>, Error> {
+fn journal(host: &Path, state: &Path) -> Result<Vec<InterfaceInUse>, Error> {
     entries(host, state)?;
     let networks = match fs::read_dir(state.join("attachments")) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -159,7 +127,7 @@ fn journal(host: &Path, state: &Path) -> Result<Vec<PodInterface>, Error> {
                 .to_string_lossy()
                 .into_owned();
             if let Some((container, ifname)) = name.split_once('@') {
-                found.push(PodInterface {
+                found.push(InterfaceInUse {
                     network: network
                         .file_name()
                         .unwrap_or_default()
@@ -177,7 +145,7 @@ fn journal(host: &Path, state: &Path) -> Result<Vec<PodInterface>, Error> {
 }
 
 /// Links in pods that have our alias.
-fn links(host: &Path, netns_dir: &Path) -> Result<Vec<PodInterface>, Error> {
+fn links(host: &Path, netns_dir: &Path) -> Result<Vec<InterfaceInUse>, Error> {
     let mut found = Vec::new();
     for path in entries(host, netns_dir)? {
         let unseen = |why: String| Error::Unseen {
@@ -195,7 +163,7 @@ fn links(host: &Path, netns_dir: &Path) -> Result<Vec<PodInterface>, Error> {
             let alias = link.alias?;
             let (network, attachment) = alias.strip_prefix(ALIAS)?.split_once('/')?;
             let (container, ifname) = attachment.split_once('@')?;
-            Some(PodInterface {
+            Some(InterfaceInUse {
                 network: network.to_owned(),
                 container: container.to_owned(),
                 ifname: ifname.to_owned(),

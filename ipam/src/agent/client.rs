@@ -4,7 +4,7 @@
 //! The socket never blocks: poll(2) waits for the rest of the limit. So an agent that hangs, dies, or answers
 //! one byte a second delays an ADD by no more than the limit.
 
-use super::message::{MESSAGE_MAX, Reply, Request};
+use super::message::{LIMIT, MESSAGE_MAX, Reply, Request};
 use common::cni::{Code, Error};
 use common::poll::poll_until;
 use nix::errno::Errno;
@@ -21,10 +21,6 @@ pub const SOCKET: &str = "/run/rdmanet/agent/agent.sock";
 
 /// The environment variable that replaces [`SOCKET`].
 pub const SOCKET_VARIABLE: &str = "RDMANET_AGENT_SOCKET";
-
-/// The time limit of a request. The agent sends one or two requests to the API server, of some milliseconds
-/// each. kubelet allows minutes for a sandbox, and retries.
-pub const LIMIT: Duration = Duration::from_secs(5);
 
 /// The pause before connecting again to a socket whose accept queue is full.
 const FULL_QUEUE_PAUSE: Duration = Duration::from_millis(5);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The requests to the agent and its answers.
 
-use super::LIMIT;
 use crate::pool::PoolName;
 use crate::range::Family;
 use crate::store::Sandbox;
@@ -12,6 +11,10 @@ use std::time::Duration;
 
 /// The longest message in bytes, with its newline. An answer has few addresses and a sentence or two.
 pub const MESSAGE_MAX: usize = 64 << 10;
+
+/// The time limit of a request. The agent sends one or two requests to the API server, of some milliseconds
+/// each. kubelet allows minutes for a sandbox, and retries.
+pub const LIMIT: Duration = Duration::from_secs(5);
 
 /// The operation that the agent performs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

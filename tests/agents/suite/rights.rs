@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An agent has exactly the rights that it uses: compares the manifest with the requests to the API server.
+//! An agent and a controller have exactly the rights that they use: compares the manifests with the requests to the API server.
 
 use agents::pools::simple;
 use agents::{Attachment, Member, Site};
 use apiserver::audit::Mark;
-use apiserver::install::{documents, manifests};
+use apiserver::install::{documents, manifests, until};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,8 +15,8 @@ type Right = (String, String, String);
 /// The rights that the agent needs only on a node with an RDMA link: `suite/links.rs` tests them.
 const ELSEWHERE: [(&str, &str, &str); 1] = [("", "nodes/status", "patch")];
 
-/// A verb of rdmanet that only admission policies check; no request has it.
-const OURS: &str = "report-links";
+/// Verbs of rdmanet that only admission policies check; no request has them.
+const OURS: [&str; 2] = ["report-links", "act-for-any-node"];
 
 /// The rights of a role in `conf/rbac`.
 fn granted(role: &str) -> BTreeSet<Right> {
@@ -69,11 +69,12 @@ fn right(uri: &str, verb: &str) -> Option<Right> {
     Some((group.to_owned(), resource, verb.to_owned()))
 }
 
-/// The rights that successful requests of agents used.
-fn used(site: &Site) -> BTreeSet<Right> {
+/// The rights that requests of this service account used. A request for an object that is gone uses its right too.
+fn used(site: &Site, account: &str) -> BTreeSet<Right> {
+    let user = format!(":{account}");
     let requests = site.server.requests_since(Mark::BEGINNING).into_iter();
     requests
-        .filter(|request| request.user().ends_with(":rdmanet-agent") && request.code() < 400)
+        .filter(|request| request.user().ends_with(&user) && (request.code() < 400 || request.code() == 404))
         .filter_map(|request| right(&request.uri, &request.verb))
         .collect()
 }
@@ -131,12 +132,17 @@ async fn an_agent_uses_every_right_that_its_role_grants() {
     }
     exercise(&site, &nodes).await;
     let mut wanted = granted("rdmanet-agent");
-    wanted.retain(|(_, _, verb)| verb != OURS);
+    wanted.retain(|(_, _, verb)| !OURS.contains(&verb.as_str()));
     for (group, resource, verb) in ELSEWHERE {
         let right = [group, resource, verb].map(str::to_owned).into();
         assert!(wanted.remove(&right), "{right:?}");
     }
-    let unused = || -> Vec<Right> { wanted.difference(&used(&site)).cloned().collect() };
+    let unused = || -> Vec<Right> {
+        wanted
+            .difference(&used(&site, "rdmanet-agent"))
+            .cloned()
+            .collect()
+    };
     // Blocks are returned some time after their pods have gone. The audit log contains a watch only after its end.
     for is_last in [false, true] {
         for _ in 0..60 {
@@ -148,6 +154,89 @@ async fn an_agent_uses_every_right_that_its_role_grants() {
         for node in &nodes {
             node.stop();
         }
+    }
+    assert_eq!(unused(), Vec::<Right>::new(), "granted, and not used");
+}
+
+/// The interface of a replica of the set `db`, whose pod is new.
+async fn replica(site: &Site, ordinal: u32, node: &str, container: &str) -> Attachment {
+    Attachment {
+        pod: format!("default/db-{ordinal}"),
+        uid: site.replica("db", ordinal, node).await,
+        ..Attachment::of(container)
+    }
+}
+
+/// Gives the controller each kind of its work: a full pool whose blocks are shared, a machine that dies with a block, an address and
+/// a replica that starts elsewhere, and pools that are edited and deleted.
+async fn work(site: &Site, flags: &[&str]) {
+    let [living, dead] = [
+        Member::running(&site.server, "living", flags).await,
+        Member::running(&site.server, "dead", flags).await,
+    ];
+    let mut wide = simple("10.1.0.0/24");
+    wide["reserved"] = json!(["10.1.0.0/28"]);
+    wide["sticky"] = json!("StatefulSet");
+    site.pool("wide", wide).await;
+    site.simple("narrow", "10.3.0.0/27").await;
+    site.stateful_set("db", 1).await;
+    for node in [&living, &dead] {
+        node.wait_active("wide").await;
+        node.wait_active("narrow").await;
+    }
+    for i in 0..20 {
+        living.add_soon("narrow", &Attachment::of(&format!("n{i}"))).await;
+    }
+    dead.add_soon("wide", &Attachment::of("named").asking("10.1.0.5"))
+        .await;
+    dead.add_soon("wide", &replica(site, 0, "dead", "first").await)
+        .await;
+    dead.kill();
+    site.set_node_ready("dead", false).await;
+    site.remove_pod("db-0").await;
+    let second = replica(site, 0, "living", "second").await;
+    living.add_soon("wide", &second).await;
+    living.del("wide", &second);
+    site.scale("db", 0).await;
+    dead.identity.leave(&site.admin).await;
+    until("nothing of the machine and of the set is left", async || {
+        let (blocks, addresses) = (site.blocks("wide").await, site.addresses().await);
+        blocks.iter().all(|block| block.spec.owner.node != "dead")
+            && addresses.iter().all(|address| address.spec.pool != "wide")
+    })
+    .await;
+    // The second Event with one reason patches the first one.
+    site.simple("edited", "10.9.0.0/24").await;
+    for (fallback, missing) in [("absent", "True"), ("wide", "False"), ("absent", "True")] {
+        site.edit("edited", json!({ "spec": { "fallback": [fallback] } }))
+            .await;
+        site.wait_condition("edited", "FallbackMissing", missing).await;
+    }
+    site.delete("edited").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_controller_uses_every_right_that_its_role_grants() {
+    let flags = ["--quarantine", "4s", "--quarantine-in-use", "4s"];
+    let site = Site::with(&flags).await;
+    work(&site, &flags).await;
+    let mut wanted = granted("rdmanet-controller");
+    wanted.retain(|(_, _, verb)| !OURS.contains(&verb.as_str()));
+    let unused = || -> Vec<Right> {
+        wanted
+            .difference(&used(&site, "rdmanet-controller"))
+            .cloned()
+            .collect()
+    };
+    // The audit log contains a watch only after its end.
+    for is_last in [false, true] {
+        for _ in 0..60 {
+            if unused().iter().all(|(_, _, verb)| verb == "watch" && !is_last) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        site.controller.stop();
     }
     assert_eq!(unused(), Vec::<Right>::new(), "granted, and not used");
 }

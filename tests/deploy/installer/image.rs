@@ -70,6 +70,20 @@ fn tree(host: &Host, arch: &str) -> PathBuf {
     dir
 }
 
+/// The commit of this tree, as `conf/image/build` reads it.
+fn revision() -> String {
+    let output = Command::new("git")
+        .args(["rev-parse", "HEAD"])
+        .current_dir(workspace())
+        .output()
+        .unwrap();
+    if output.status.success() {
+        String::from_utf8(output.stdout).unwrap()
+    } else {
+        "unknown".to_owned()
+    }
+}
+
 #[test]
 fn the_image_of_the_containerfile_installs_both_plugins() {
     let host = Host::new();
@@ -90,6 +104,16 @@ fn the_image_of_the_containerfile_installs_both_plugins() {
     )
     .worked();
     assert_eq!(output.trim(), format!("linux {arch} 0:0 [/rdmanet-agent]"));
+    for (label, wanted) in [
+        ("title", "rdmanet-agent"),
+        ("licenses", "Apache-2.0"),
+        ("version", "test"),
+        ("revision", revision().trim()),
+    ] {
+        let format = format!("{{{{index .OCIv1.Config.Labels \"org.opencontainers.image.{label}\"}}}}");
+        let args = ["inspect", "--type", "image", "--format", &format, NAME];
+        assert_eq!(run(&host, "buildah", &args).worked().trim(), wanted, "{label}");
+    }
 
     run(
         &host,

@@ -232,17 +232,20 @@ fn pool(name: &str) -> Value {
         "counters": {"size": 9, "used": 1, "free": 2}})
 }
 
-fn write_pool(rig: &Fixture, name: &str) -> PathBuf {
-    let directory = rig.dir.path().join("pools").join(name);
+fn write_pool(fixture: &Fixture, name: &str) -> PathBuf {
+    let directory = fixture.dir.path().join("pools").join(name);
     std::fs::create_dir_all(&directory).unwrap();
     std::fs::write(directory.join("pool.json"), pool(name).to_string()).unwrap();
     std::fs::write(directory.join("confirmed"), "2026-01-01T00:00:00Z\n").unwrap();
+    // A plugin writes such a file only when a lease of ten seconds ends.
+    std::fs::create_dir(directory.join("used")).unwrap();
+    std::fs::write(directory.join("used/fd07::-120@2"), "fd07::2\nfd07::3\n").unwrap();
     directory
 }
 
 /// A configuration of some spelling, changed, as it comes on stdin.
-fn changed_conf(random: &mut Random, rig: &Fixture) -> Vec<u8> {
-    let mut conf = rig.conf(random.pick(&ipams()));
+fn changed_conf(random: &mut Random, fixture: &Fixture) -> Vec<u8> {
+    let mut conf = fixture.conf(random.pick(&ipams()));
     if random.one_in(2) {
         conf["runtimeConfig"] = json!({"ips": ["10.0.0.9"], "ipRanges": [[{"subnet": "10.3.0.0/24"}]]});
         conf["args"] = json!({"cni": {"ips": ["10.0.0.9/24"]}});
@@ -255,7 +258,7 @@ fn changed_conf(random: &mut Random, rig: &Fixture) -> Vec<u8> {
     }
     // Most changed directories lead out of this one, where only the refusal is visible.
     if conf.pointer("/ipam/dataDir").is_some_and(Value::is_string) && !random.one_in(8) {
-        conf["ipam"]["dataDir"] = json!(rig.dir.path());
+        conf["ipam"]["dataDir"] = json!(fixture.dir.path());
     }
     let mut stdin = conf.to_string().into_bytes();
     if random.one_in(4) {
@@ -268,11 +271,11 @@ fn changed_conf(random: &mut Random, rig: &Fixture) -> Vec<u8> {
 fn configurations_and_environments() {
     let (mut given, mut refused) = (0_u32, 0_u32);
     mutate::cases("configurations", 1500, |case, random| {
-        let rig = Fixture::new();
+        let fixture = Fixture::new();
         if random.one_in(3) {
-            write_pool(&rig, "rail0");
+            write_pool(&fixture, "rail0");
         }
-        let stdin = changed_conf(random, &rig);
+        let stdin = changed_conf(random, &fixture);
         let mut env = vec![(
             "CNI_ARGS",
             random.text("IgnoreUnknown=1;IP=10.0.0.7;K8S_POD_NAMESPACE=a;K8S_POD_NAME=b"),
@@ -284,7 +287,7 @@ fn configurations_and_environments() {
         let named = env.iter().skip(1).all(|(_, value)| !value.is_empty());
         let is_object = serde_json::from_slice::<Value>(&stdin).is_ok_and(|conf| conf.is_object());
         for verb in [*random.pick(&VERBS), "ADD", *random.pick(&VERBS), "DEL", "DEL"] {
-            let (succeeded, answer) = rig.call(case, verb, &env, &stdin);
+            let (succeeded, answer) = fixture.call(case, verb, &env, &stdin);
             given += u32::from(verb == "ADD" && succeeded);
             refused += u32::from(verb == "ADD" && !succeeded);
             if verb == "DEL" && is_object && named {
@@ -314,12 +317,12 @@ fn files(directory: &Path) -> Vec<PathBuf> {
 }
 
 /// A store with two leases, a resting address, and leftovers of a killed call. Returns its directory.
-fn used_store(case: &str, random: &mut Random, rig: &Fixture, ipam: &Value, store: &Path) {
-    let conf = rig.conf(ipam).to_string().into_bytes();
+fn used_store(case: &str, random: &mut Random, fixture: &Fixture, ipam: &Value, store: &Path) {
+    let conf = fixture.conf(ipam).to_string().into_bytes();
     for id in ["keep", "gone", "c1"] {
-        assert!(rig.call(case, "ADD", &of(id), &conf).0, "{case}");
+        assert!(fixture.call(case, "ADD", &of(id), &conf).0, "{case}");
     }
-    assert!(rig.call(case, "DEL", &of("gone"), &conf).0, "{case}");
+    assert!(fixture.call(case, "DEL", &of("gone"), &conf).0, "{case}");
     let directories = std::fs::read_dir(store)
         .unwrap()
         .flatten()
@@ -361,27 +364,27 @@ fn damage(random: &mut Random, store: &Path) {
 #[test]
 fn files_of_the_store() {
     mutate::cases("files", 700, |case, random| {
-        let rig = Fixture::new();
-        let directory = write_pool(&rig, "rail0");
+        let fixture = Fixture::new();
+        let directory = write_pool(&fixture, "rail0");
         let (ipam, store) = if random.one_in(2) {
             (json!({"type": "rdma-ipam", "pool": "rail0"}), directory)
         } else {
             let ranges = json!([[{"subnet": "10.0.0.0/24"}], [{"subnet": "fd00::/64"}]]);
             (
                 json!({"type": "rdma-ipam", "cooldown": 1, "ranges": ranges}),
-                rig.dir.path().join("net"),
+                fixture.dir.path().join("net"),
             )
         };
-        used_store(case, random, &rig, &ipam, &store);
+        used_store(case, random, &fixture, &ipam, &store);
         for _ in 0..=random.below(2) {
             damage(random, &store);
         }
-        let conf = rig.conf(&ipam).to_string().into_bytes();
+        let conf = fixture.conf(&ipam).to_string().into_bytes();
         for verb in ["STATUS", "ADD", "CHECK", "GC"] {
-            rig.call(case, verb, &[], &conf);
+            fixture.call(case, verb, &[], &conf);
         }
         for id in ["c1", "keep", "gone", "c1"] {
-            let (succeeded, answer) = rig.call(case, "DEL", &of(id), &conf);
+            let (succeeded, answer) = fixture.call(case, "DEL", &of(id), &conf);
             assert!(succeeded, "{case}: DEL of {id}: {answer}");
         }
     });
@@ -433,23 +436,23 @@ fn agent(listener: UnixListener, answers: Vec<Vec<u8>>) -> std::thread::JoinHand
 #[test]
 fn answers_of_an_agent() {
     mutate::cases("answers", 400, |case, random| {
-        let rig = Fixture::new();
-        let directory = write_pool(&rig, "rail0");
+        let fixture = Fixture::new();
+        let directory = write_pool(&fixture, "rail0");
         let mut file = pool("rail0");
         file["allocation"] = json!(random.pick(&["blocks", "agent", "sticky"]));
         file["blocks"] = json!([]);
         std::fs::write(directory.join("pool.json"), file.to_string()).unwrap();
-        let socket = rig.dir.path().join("agent.sock");
+        let socket = fixture.dir.path().join("agent.sock");
         let agent = agent(UnixListener::bind(&socket).unwrap(), changed_replies(random));
-        let conf = rig
+        let conf = fixture
             .conf(&json!({"type": "rdma-ipam", "pool": "rail0"}))
             .to_string()
             .into_bytes();
         let env = [("CNI_ARGS", "K8S_POD_NAMESPACE=a;K8S_POD_NAME=b-0".to_owned())];
         for verb in ["ADD", "STATUS"] {
-            rig.call(case, verb, &env, &conf);
+            fixture.call(case, verb, &env, &conf);
         }
-        let (succeeded, answer) = rig.call(case, "DEL", &env, &conf);
+        let (succeeded, answer) = fixture.call(case, "DEL", &env, &conf);
         assert!(succeeded, "{case}: DEL: {answer}");
         drop(UnixStream::connect(&socket).unwrap());
         agent.join().unwrap();

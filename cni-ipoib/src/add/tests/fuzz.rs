@@ -63,9 +63,16 @@ fn changed(random: &mut Random, fixture: &Fixture) -> (&'static str, Vec<u8>) {
     (program, stdin)
 }
 
-/// Serves a call as a runtime makes it. Returns whether it succeeded, and the document.
-fn call(fixture: &Fixture, case: &str, verb: &str, program: &str, stdin: &[u8]) -> (bool, Value) {
+/// Serves a call as a runtime makes it, with these `CNI_ARGS`. Returns whether it succeeded, and the document.
+fn call(
+    fixture: &Fixture,
+    case: &str,
+    verb: &str,
+    (program, args): (&str, &str),
+    stdin: &[u8],
+) -> (bool, Value) {
     let env: Env = [
+        ("CNI_ARGS", args.to_owned()),
         ("CNI_COMMAND", verb.to_owned()),
         ("CNI_CONTAINERID", "c1".to_owned()),
         ("CNI_IFNAME", "net1".to_owned()),
@@ -104,6 +111,8 @@ fn add_and_del_of_any_configuration_leave_the_node_unchanged() {
         let fixture = Fixture::new();
         let before = fixture.kernel.state();
         let (program, stdin) = changed(random, &fixture);
+        let args = random.text("IgnoreUnknown=1;K8S_POD_NAMESPACE=a;K8S_POD_NAME=b;MAC=c2:11:22:33:44:66");
+        let program = (program, args.as_str());
         let (succeeded, _) = call(&fixture, case, "ADD", program, &stdin);
         added += u32::from(succeeded);
         refused += u32::from(!succeeded);

@@ -20,7 +20,7 @@ help: ## Lists the commands
 demo: setup ## Shows pods on a software InfiniBand fabric: children, a bond, whole ports, and a cluster with kubelets (a few minutes, more the first time)
 	@DEMO_COLOUR="$$([[ -t 1 ]] && echo 1)" tests/demo/run --build
 
-test: setup ## Runs what CI runs: lints, units, namespaces, clusters without kubelets, the fabric in VMs on two kernels
+test: setup ## Runs what CI runs: lints, units, namespaces, clusters, the fabric in VMs on two kernels
 	@tests/all
 
 bench: build ## Measures ADD and DEL as whole processes, beside the reference plugins (root)
@@ -61,10 +61,10 @@ bench-chaos: setup ## Gives whereabouts and rdmanet the same ten minutes of chao
 	  cargo test --quiet -p node --test node -- --nocapture beside_whereabouts
 
 build: setup ## Builds both plugins as static binaries
-	@cargo build --release --target $(TARGET) -p cni-ipoib -p ipam
+	@cargo build --locked --release --target $(TARGET) -p cni-ipoib -p ipam
 
 aarch64: setup ## Builds both plugins for aarch64 (Grace nodes)
-	@cargo build --quiet --release --target aarch64-unknown-linux-musl -p cni-ipoib -p ipam
+	@cargo build --quiet --locked --release --target aarch64-unknown-linux-musl -p cni-ipoib -p ipam
 
 lint: setup ## Checks formatting, clippy, rustdoc, shell scripts, documents, licences and dependencies
 	@tests/lint
@@ -78,7 +78,7 @@ install: build ## Installs both plugins into PREFIX (/opt/cni/bin), each by one 
 	done
 
 rdmanet: setup ## Installs the command rdmanet into BINDIR (/usr/local/bin); some minutes the first time
-	@cargo build --quiet --release -p cli
+	@cargo build --quiet --locked --release -p cli
 	@install -D -m 0755 "$(CARGO_TARGET_DIR)/release/rdmanet" "$(BINDIR)/rdmanet"
 
 setup:

@@ -196,11 +196,11 @@ fn changes(before: &Link, now: &Link, known: &HashMap<u32, Link>) -> Vec<NewEven
         let name = |index: u32| known.get(&index).map_or("a port", |link| link.name.as_str());
         let bond = &now.name;
         let note = match (before.active.map(name), now.active.map(name)) {
-            (Some(before), Some(now)) => format!("bond {bond} went over {before} and goes on over {now}"),
+            (Some(before), Some(now)) => format!("bond {bond} switched from {before} to {now}"),
             (Some(before), None) => {
-                format!("bond {bond} went over {before} and has no other port to go on over")
+                format!("bond {bond} lost its active port {before} and has no other with carrier")
             }
-            (None, now) => format!("bond {bond} goes over {} now", now.unwrap_or_default()),
+            (None, now) => format!("bond {bond} now uses {}", now.unwrap_or_default()),
         };
         changes.push(NewEvent {
             is_warning: before.active.is_some(),

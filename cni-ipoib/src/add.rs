@@ -255,7 +255,7 @@ impl From<Failed> for Refused {
         let left = failed
             .left
             .iter()
-            .map(|left| format!("not taken back: {left} (DEL will try again)"));
+            .map(|left| format!("not undone: {left} (DEL retries)"));
         error.details = cause.into_iter().chain(left).collect::<Vec<_>>().join("; ");
         Self { error, clean }
     }

@@ -75,7 +75,7 @@ fn a_node_condition_reports_a_pulled_cable_and_a_bond_failover() {
             agent.expect_condition("True", "LinksUp", "carrier on ib2, bond0 over ib0");
             cable(0, false);
             let degraded =
-                "bond bond0 over ib1 goes on without ib0 (softib0 port 1 is down: cable or switch port)";
+                "bond bond0 over ib1 runs without ib0 (softib0 port 1 is down: cable or switch port)";
             agent.expect_condition("True", "BondDegraded", degraded);
             cable(1, false);
             let dead = "bond0 has no carrier on any of its ports: ib0 (softib0 port 1 is down: cable or switch port), ib1 (softib1 port 1 is down: cable or switch port)";

@@ -103,7 +103,7 @@ fn del_cleans_up_after_a_kernel_that_refuses_every_later_request() {
             if status != 0 && !pod.links().is_empty() {
                 let text = answer.to_string();
                 assert!(
-                    text.contains("not taken back") && text.contains("DEL will try again"),
+                    text.contains("not undone") && text.contains("DEL retries"),
                     "{answer}"
                 );
                 assert_eq!(

@@ -2,9 +2,9 @@
 //! When the controller may delete a block. The agent of a node deletes blocks of earlier registrations of its own name by the
 //! same rules, and no others. After the deletion any node may claim the block's name.
 //!
-//! Five facts must hold together: the Node is gone, no pod is bound to a node of that name, the owner's last report had no
-//! address in use, the block is `Orphaned`, and its version stayed the same for a whole quarantine, measured by the monotonic
-//! clock of the process that decides.
+//! Five facts must hold together. The Node is gone. No pod is bound to a node of that name. The owner's last report had no
+//! address in use. The block is `Orphaned`. Its version stayed the same for a whole quarantine, by the monotonic clock of the
+//! process that decides.
 //!
 //! A node that is only cut off keeps its blocks for as long as its Node object exists. An administrator or a cloud deletes that
 //! object to state that the machine is dead. The quarantine is the time that a mistake has until it does harm.

@@ -113,7 +113,7 @@ fn wanted(scope: &LinkScope, status: Option<LinkStatus>, is_set: bool) -> Option
         None => (
             "Unknown",
             reason::NO_LINKS,
-            format!("no link of this node counts (--links {scope}): they are gone, in pods, or set down"),
+            format!("no link matches --links {scope}: the links are gone, in pods, or set down"),
         ),
     };
     Some(NodeCondition {

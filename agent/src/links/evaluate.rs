@@ -149,7 +149,7 @@ impl<'a> Evaluator<'a> {
             .collect();
         (!missing.is_empty()).then(|| {
             format!(
-                "bond {} goes on without {}",
+                "bond {} runs without {}",
                 self.describe_up(bond),
                 missing.join(", ")
             )

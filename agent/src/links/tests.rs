@@ -108,18 +108,18 @@ fn a_bond_event_names_the_ports_before_and_after_a_failover() {
         [(
             true,
             event::BOND_FAILOVER,
-            "bond ibbond0 went over ib0 and goes on over ib1".to_owned()
+            "bond ibbond0 switched from ib0 to ib1".to_owned()
         )]
     );
     let (warning, _, note) = notes(&bond(Some(5)), &bond(None)).remove(0);
     assert!(warning);
     assert_eq!(
         note,
-        "bond ibbond0 went over ib1 and has no other port to go on over"
+        "bond ibbond0 lost its active port ib1 and has no other with carrier"
     );
     let (warning, _, note) = notes(&bond(None), &bond(Some(5))).remove(0);
     assert!(!warning);
-    assert_eq!(note, "bond ibbond0 goes over ib1 now");
+    assert_eq!(note, "bond ibbond0 now uses ib1");
 }
 
 #[test]

@@ -166,9 +166,7 @@ fn a_refused_add_keeps_the_journal_entry_of_an_earlier_one() {
     let error = fixture.add("c1").unwrap_err();
     assert_eq!(error.code, Code::NO_CARRIER);
     assert!(
-        error
-            .details
-            .starts_with("not taken back: cannot delete the link"),
+        error.details.starts_with("not undone: cannot delete the link"),
         "{}",
         error.details
     );

@@ -7,7 +7,7 @@ use common::netlink::Link;
 /// Adds the differences between `link` and the link `was`, which the journal has.
 pub(crate) fn compare(was: Option<&Snapshot>, link: &Link, findings: &mut Vec<String>) {
     let Some(was) = was else {
-        findings.push("nothing is written down about it, so that DEL could not put it back".to_owned());
+        findings.push("the journal has no record of it, so DEL could not restore it".to_owned());
         return;
     };
     if !was.hardware.is(link) {

@@ -162,7 +162,7 @@ fn a_condition_an_event_and_a_metric_report_a_pulled_and_replugged_cable() {
         for rail in ["rail0", "rail1"] {
             machine.ip(&format!("link del {rail}"));
         }
-        let gone = "no link of this node counts (--links rail[01]): they are gone, in pods, or set down";
+        let gone = "no link matches --links rail[01]: the links are gone, in pods, or set down";
         machine.expect_condition("Unknown", "NoLinks", gone).await;
         assert!(!node.get("/metrics").contains("rdmanet_link_up{link=\"rail"));
     });

@@ -262,7 +262,7 @@ async fn assert_link_conditions(admin: &Client, history: &[(String, String, Stri
     for note in [
         "LinkDown link ib2 has lost carrier",
         "LinkUp link ib2 has carrier again",
-        "BondFailover bond bond0 went over ib0 and goes on over ib1",
+        "BondFailover bond bond0 switched from ib0 to ib1",
     ] {
         assert!(
             notes.iter().any(|one| one == note),

@@ -28,7 +28,7 @@ fn readyz(cluster: &Cluster) -> Result<String, String> {
 }
 
 #[test]
-fn a_node_that_is_cut_off_from_the_api_server_serves_its_own_blocks_and_collects_nothing() {
+fn a_node_cut_off_from_the_api_server_serves_its_blocks_and_collects_nothing() {
     let cluster = Cluster::lock();
     let each = json!({
         "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPPool", "metadata": { "name": "each" },
@@ -109,7 +109,7 @@ fn a_node_that_reboots_without_its_agent_waits_for_it() {
 }
 
 #[test]
-fn behind_a_proxy_that_refuses_nodes_serve_their_own_blocks_and_the_log_names_the_proxy() {
+fn behind_a_refusing_proxy_nodes_serve_their_blocks_and_the_log_names_the_proxy() {
     let cluster = Cluster::lock();
     // It answers CONNECT with an error.
     shell(

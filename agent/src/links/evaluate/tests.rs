@@ -147,7 +147,7 @@ fn a_port_that_never_had_carrier_or_is_set_down_does_not_count() {
 
 #[test]
 fn a_bond_without_one_of_its_ports_is_degraded() {
-    let sentence = "bond bond0 over ib0 goes on without ib1 (mlx5_3 port 1 is down: cable or switch port)";
+    let sentence = "bond bond0 over ib0 runs without ib1 (mlx5_3 port 1 is down: cable or switch port)";
     bonded().pulled(3).is("rdma", true, "BondDegraded", sentence);
     let unused = bonded().pulled(3).unseen("ib1");
     unused.is("rdma", true, "LinksUp", "carrier on bond0 over ib0");
@@ -163,7 +163,7 @@ fn a_bond_without_a_working_port_is_down_and_lists_its_ports() {
 #[test]
 fn one_message_reports_a_lost_rail_and_a_degraded_bond() {
     let both = bonded().pulled(3).port(4, "ib2").pulled(4);
-    let sentence = "ib2 has no carrier: mlx5_4 port 1 is down: cable or switch port; bond bond0 over ib0 goes on without ib1 (mlx5_3 port 1 is down: cable or switch port)";
+    let sentence = "ib2 has no carrier: mlx5_4 port 1 is down: cable or switch port; bond bond0 over ib0 runs without ib1 (mlx5_3 port 1 is down: cable or switch port)";
     both.is("rdma", false, "LinkDown", sentence);
 }
 

@@ -147,11 +147,11 @@ impl Agent {
         }
         let registration = match api.registration(&self.config.node).await {
             Ok(registration) => registration,
-            Err(trouble) => {
-                if !matches!(trouble, ApiError::NotSent { .. }) {
-                    self.record_read_failure(Source::Node, &trouble);
+            Err(error) => {
+                if !matches!(error, ApiError::NotSent { .. }) {
+                    self.record_read_failure(Source::Node, &error);
                 }
-                return Err(trouble.into());
+                return Err(error.into());
             }
         };
         self.inputs.read(Source::Node);
@@ -182,7 +182,7 @@ impl Agent {
     }
 
     /// A condition of this node's Node, as it was last read or written; none before the API server was asked.
-    pub fn node_condition(&self, kind: &str) -> Option<NodeCondition> {
+    pub(crate) fn node_condition(&self, kind: &str) -> Option<NodeCondition> {
         self.reading()?.registration?.conditions.remove(kind)
     }
 
@@ -215,14 +215,14 @@ impl Agent {
     }
 
     /// The number of blocks of all pools, as the controller last reported it.
-    pub fn known_blocks(&self) -> u64 {
+    pub(crate) fn known_blocks(&self) -> u64 {
         let of_pool = |pool: &Arc<IpPool>| pool.status.as_ref()?.counters.as_ref().map(|c| c.blocks);
         let all: i64 = self.pools.state().iter().filter_map(of_pool).sum();
         u64::try_from(all).unwrap_or_default()
     }
 
     /// An attempt to read `source` from the API server failed.
-    pub fn record_read_failure(&self, source: Source, why: &dyn Display) {
+    pub(crate) fn record_read_failure(&self, source: Source, why: &dyn Display) {
         self.metrics.watch_failed(source.label());
         self.inputs.failed(source, why);
     }
@@ -235,7 +235,7 @@ impl Agent {
     }
 
     /// Publishes an Event in the background.
-    pub fn publish_event_later(self: &Arc<Self>, about: ObjectReference, event: NewEvent) {
+    pub(crate) fn publish_event_later(self: &Arc<Self>, about: ObjectReference, event: NewEvent) {
         let Ok(place) = self.event_slots.clone().try_acquire_owned() else {
             tracing::debug!(event.reason, "Event dropped: too many wait for the API server");
             return;

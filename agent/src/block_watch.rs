@@ -191,9 +191,9 @@ impl BlockWatcher {
                         self.handle_list(&agent, all, first, &changed);
                         (first, due) = (false, Due::after_period());
                     }
-                    Err(trouble) => {
-                        agent.record_read_failure(Source::Blocks, &trouble);
-                        tracing::debug!(error = %trouble, "list of blocks failed");
+                    Err(error) => {
+                        agent.record_read_failure(Source::Blocks, &error);
+                        tracing::debug!(%error, "list of blocks failed");
                         let pause = due.pause.unwrap_or_default() * 2;
                         due = Due::in_about(pause.clamp(Duration::from_secs(1), Duration::from_secs(30)));
                     }

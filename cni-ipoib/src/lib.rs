@@ -5,7 +5,7 @@
 //! [`plan`] (pure) → [`attach::attach`] (with its undo) → result. One file per CNI verb.
 //!
 //! Floors: a module imports only modules of lower floors (`tests/floors`). The verbs alone know the whole
-//! plugin; everything below takes the kernel as an argument.
+//! plugin; everything below takes the kernel, or the node that opens it, as an argument.
 //!
 //! ```text
 //! add check collect del gc status | one file per CNI verb; the collector, which removes for the agent

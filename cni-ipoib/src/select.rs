@@ -36,7 +36,7 @@ pub struct Candidate {
     /// The NUMA node of its device.
     pub numa_node: Option<u32>,
     /// Why it carries no traffic now.
-    pub trouble: Option<String>,
+    pub problem: Option<String>,
     /// Why it is not offered.
     pub aside: Option<Aside>,
     /// The number of attachments on it, over all networks.
@@ -98,7 +98,7 @@ pub fn choose(preferences: &Preferences, candidates: &[Candidate]) -> Result<Cho
             }
         }
         // The first of equals, which is the first by name.
-        if let Some(best) = fitting.iter().min_by_key(|one| (one.trouble.is_some(), one.load)) {
+        if let Some(best) = fitting.iter().min_by_key(|one| (one.problem.is_some(), one.load)) {
             return Ok(Choice {
                 name: best.name.clone(),
                 why: why(preference, best, &fitting, &passed),
@@ -168,8 +168,8 @@ impl Preference {
             }
         };
         needs.require(candidate).or_else(unfit)?;
-        match &candidate.trouble {
-            Some(trouble) if !any_state => Err(Some((trouble.clone(), true))),
+        match &candidate.problem {
+            Some(problem) if !any_state => Err(Some((problem.clone(), true))),
             _ => Ok(()),
         }
     }

@@ -122,18 +122,18 @@ impl PoolContext {
         blocks: &BTreeMap<String, IpBlock>,
     ) -> Result<(LocalPool, BTreeMap<String, Usage>), ReconcileError> {
         let file = self.file().await?;
-        let mut cells: BTreeMap<String, BlockCidr> = blocks
+        let mut by_name: BTreeMap<String, BlockCidr> = blocks
             .iter()
             .filter_map(|(name, block)| Some((name.clone(), cidr_of(block)?)))
             .collect();
         for block in file.iter().flat_map(|file| &file.blocks) {
             if let Some(cidr) = BlockCidr::of(block.cidr) {
-                cells.insert(block.name.clone(), cidr);
+                by_name.insert(block.name.clone(), cidr);
             }
         }
-        let cidrs = cells.values().map(|cidr| cidr.network()).collect();
+        let cidrs = by_name.values().map(|cidr| cidr.network()).collect();
         let holdings = self.agent.stores.holdings(&self.pool, cidrs).await?;
-        let usage = cells.into_keys().zip(holdings.usage.iter().copied()).collect();
+        let usage = by_name.into_keys().zip(holdings.usage.iter().copied()).collect();
         Ok((holdings, usage))
     }
 
@@ -229,9 +229,9 @@ impl PoolContext {
     fn failed_to(&self, what: impl Display, failure: &ReconcileError) -> Error {
         match failure {
             ReconcileError::Local(error) => error.clone(),
-            ReconcileError::Api(trouble) => Error::new(
+            ReconcileError::Api(error) => Error::new(
                 Code::API_UNREACHABLE,
-                format!("pool {}: {what}: {trouble}", self.pool),
+                format!("pool {}: {what}: {error}", self.pool),
             ),
         }
     }

@@ -228,7 +228,7 @@ impl GarbageCollector {
             return PodState::Unnamed;
         };
         match api.pod(namespace, name).await {
-            Err(trouble) => PodState::Unknown(trouble.to_string()),
+            Err(error) => PodState::Unknown(error.to_string()),
             Ok(None) => PodState::Gone,
             Ok(Some(pod)) => match (&stored.lease.sandbox.uid, pod.uid()) {
                 (Some(ours), Some(now)) if *ours != now => PodState::Replaced(now),

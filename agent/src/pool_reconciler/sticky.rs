@@ -49,9 +49,9 @@ impl<'a> StickyAddresses<'a> {
         };
         let there = self.api().pod(&pod.namespace, &pod.name).await;
         let name = format!("{}/{}", pod.namespace, pod.name);
-        let there = there.map_err(|trouble| {
+        let there = there.map_err(|error| {
             let why = "may be of a StatefulSet, and only the API server knows which pod keeps which address";
-            Error::new(Code::API_UNREACHABLE, format!("pod {name} {why}: {trouble}"))
+            Error::new(Code::API_UNREACHABLE, format!("pod {name} {why}: {error}"))
         })?;
         let again = |why: String| Err(Error::new(Code::TRY_AGAIN, why));
         let Some(there) = there else {

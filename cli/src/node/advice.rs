@@ -55,17 +55,17 @@ pub fn suitability(facts: &NodeFacts, port: &PortFacts) -> Suitability {
     else {
         return Suitability::Unsuitable(format!("{netdev} is no link that pods could share"));
     };
-    match (&candidate.aside, &candidate.trouble) {
+    match (&candidate.aside, &candidate.problem) {
         (Some(Aside::Unasked(why)), _) => Suitability::Reserved(why.clone()),
         (Some(Aside::Always(why)), _) => Suitability::Unsuitable(why.clone()),
-        (None, Some(trouble)) => Suitability::Faulty(trouble.clone()),
+        (None, Some(problem)) => Suitability::Faulty(problem.clone()),
         (None, None) => Suitability::Usable,
     }
 }
 
 /// What to write into a network configuration for this node.
 pub fn advise(facts: &NodeFacts) -> Advice {
-    let is_usable = |candidate: &&Candidate| candidate.aside.is_none() && candidate.trouble.is_none();
+    let is_usable = |candidate: &&Candidate| candidate.aside.is_none() && candidate.problem.is_none();
     let rdma = facts
         .candidates
         .iter()

@@ -159,7 +159,7 @@ fn check_outcome(name: &str, written: Result<WriteResult<()>, ApiError>) -> Resu
         Ok(WriteResult::Conflict) => Err(CommandError(format!(
             "{name} has just been changed and was not released; run this again"
         ))),
-        Err(trouble) => Err(CommandError(format!("{name} was not released: {trouble}"))),
+        Err(error) => Err(CommandError(format!("{name} was not released: {error}"))),
     }
 }
 

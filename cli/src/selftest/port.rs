@@ -73,7 +73,7 @@ fn refusal(facts: &NodeFacts, candidate: &Candidate, uses: &Uses, named: bool) -
     if port_of(facts, candidate).is_some_and(|port| !port.users.is_empty() || port.bond.is_some()) {
         return Some("is a bond or belongs to one, or has links on it".to_owned());
     }
-    candidate.trouble.clone()
+    candidate.problem.clone()
 }
 
 fn port_of<'f>(facts: &'f NodeFacts, candidate: &Candidate) -> Option<&'f PortFacts> {

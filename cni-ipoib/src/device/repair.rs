@@ -166,7 +166,7 @@ fn may_mean(
         .map(|one| Candidate {
             name: was.name.clone(),
             altnames: was.altnames.clone(),
-            trouble: None,
+            problem: None,
             aside: None,
             ..one
         })

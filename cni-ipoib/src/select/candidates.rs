@@ -90,7 +90,7 @@ impl<'a> Survey<'a> {
             layer: link.layer,
             pci,
             numa_node,
-            trouble: trouble(link, port),
+            problem: problem(link, port),
             aside: self.aside(view, link, port.is_some())?,
             port: port.map(|(device, port)| self.facts(device, port)).transpose()?,
             load,
@@ -228,7 +228,7 @@ impl<'a> Survey<'a> {
 }
 
 /// Why `link` carries no traffic now, in the words and order of the plan, which checks again.
-fn trouble(link: &Link, port: Option<(&Device, &Port)>) -> Option<String> {
+fn problem(link: &Link, port: Option<(&Device, &Port)>) -> Option<String> {
     if !link.up {
         return Some(format!("is down (ip link set {} up)", link.name));
     }

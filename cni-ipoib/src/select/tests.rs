@@ -40,7 +40,7 @@ fn ib(number: u32) -> Candidate {
         }),
         pci: format!("0000:{number}b:00.0").parse().ok(),
         numa_node: Some(number),
-        trouble: None,
+        problem: None,
         aside: None,
         load: 0,
     }
@@ -52,7 +52,7 @@ fn loaded(load: usize, candidate: Candidate) -> Candidate {
 
 fn down(candidate: Candidate) -> Candidate {
     Candidate {
-        trouble: Some("has no carrier".to_owned()),
+        problem: Some("has no carrier".to_owned()),
         ..candidate
     }
 }

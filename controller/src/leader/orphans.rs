@@ -190,9 +190,9 @@ impl OrphanCollector {
                 match renewed {
                     Ok(true) => drop(self.watched.remove(&name)),
                     Ok(false) => {}
-                    Err(trouble) => {
-                        tracing::warn!(block = name, error = %trouble, "restarting the quarantine of a block failed; retrying");
-                        timed_out |= trouble.is_unanswered();
+                    Err(error) => {
+                        tracing::warn!(block = name, %error, "restarting the quarantine of a block failed; retrying");
+                        timed_out |= error.is_unanswered();
                     }
                 }
             }
@@ -338,8 +338,8 @@ impl OrphanCollector {
 /// Any other failure.
 fn log_refusal(node: &str, error: ReconcileError) -> Result<(), ReconcileError> {
     match error {
-        ReconcileError::Api(trouble) if !trouble.is_unanswered() => {
-            tracing::warn!(node, error = %trouble, "collecting an orphan failed; retrying");
+        ReconcileError::Api(error) if !error.is_unanswered() => {
+            tracing::warn!(node, %error, "collecting an orphan failed; retrying");
             Ok(())
         }
         error => Err(error),

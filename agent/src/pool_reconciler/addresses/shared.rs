@@ -94,16 +94,16 @@ impl Addresses {
         let at = Instant::now();
         let fields = format!("spec.pool={},spec.state=Shared", self.context.pool);
         let blocks: Vec<IpBlock> = api.list(&fields).await?;
-        let cells: Vec<BlockCidr> = blocks.iter().filter_map(cidr_of).collect();
+        let cidrs: Vec<BlockCidr> = blocks.iter().filter_map(cidr_of).collect();
         let mut there: Vec<IpAddress> = Vec::new();
-        if !cells.is_empty() {
+        if !cidrs.is_empty() {
             // One list serves any number of shared blocks. If another pool has an address, the CREATE fails.
             there = api.list(&format!("spec.pool={}", self.context.pool)).await?;
         }
         Ok(View::new(
             at,
             pool_version,
-            cells,
+            cidrs,
             there,
             &self.context.agent.config.node,
         ))

@@ -25,26 +25,26 @@ pub(super) struct View {
     at: Instant,
     /// The version of the pool at the time of the list.
     version: u64,
-    cells: Vec<BlockCidr>,
+    cidrs: Vec<BlockCidr>,
     taken: BTreeSet<IpAddr>,
     /// The address objects of this node.
     own: Vec<IpAddress>,
 }
 
 impl View {
-    /// Makes a view of the shared blocks `cells` and the address objects `there` of a pool, listed at the time `at`, when the
+    /// Makes a view of the shared blocks `cidrs` and the address objects `there` of a pool, listed at the time `at`, when the
     /// pool had this `version`.
     pub(super) fn new(
         at: Instant,
         version: u64,
-        cells: Vec<BlockCidr>,
+        cidrs: Vec<BlockCidr>,
         there: Vec<IpAddress>,
         node: &str,
     ) -> Self {
         Self {
             at,
             version,
-            cells,
+            cidrs,
             taken: there.iter().filter_map(address).collect(),
             own: there
                 .into_iter()
@@ -62,7 +62,7 @@ impl View {
     pub(super) fn free(&self, layout: &BlockLayout) -> IntervalSet {
         let of_family = self.taken.iter().filter(|ip| Family::of(**ip) == layout.family());
         let taken: IntervalSet = of_family.map(|ip| single(*ip)).collect();
-        let shared = self.cells.iter().filter(|cidr| layout.has(**cidr));
+        let shared = self.cidrs.iter().filter(|cidr| layout.has(**cidr));
         shared
             .flat_map(|cidr| layout.usable(*cidr).minus(&taken).intervals().to_vec())
             .collect()

@@ -16,7 +16,7 @@ fn candidate(name: &str) -> Candidate {
         }),
         pci: None,
         numa_node: None,
-        trouble: None,
+        problem: None,
         aside: None,
         load: 0,
     }
@@ -58,7 +58,7 @@ fn a_port_that_the_node_or_a_pod_uses_is_refused_with_the_reason() {
             port.aside = Some(Aside::Unasked("is a port of bond0".to_owned()));
         }),
         ("carries nothing", |port| {
-            port.trouble = Some("carries nothing".to_owned());
+            port.problem = Some("carries nothing".to_owned());
         }),
         ("is no RDMA link", |port| port.port = None),
     ];

@@ -181,17 +181,17 @@ fn a_candidate_without_traffic_has_a_reason() {
         (2, |link| link.up = false, "is down (ip link set roce0 up)"),
         (2, |link| link.carrier = false, "has no carrier"),
     ];
-    for (index, change, trouble) in cases {
+    for (index, change, problem) in cases {
         let mut all = links();
         change(&mut all[index]);
         let found = found(&mut ModelKernel::new(all), json!({}));
-        assert_eq!(found[index].trouble.as_deref(), Some(trouble));
+        assert_eq!(found[index].problem.as_deref(), Some(problem));
     }
     let mut all = links();
     all[1].carrier = false;
     let found = found(&mut ModelKernel::new(all), json!({}));
     assert_eq!(
-        found[1].trouble, None,
+        found[1].problem, None,
         "of InfiniBand the port decides: another partition may have its group"
     );
 }

@@ -35,8 +35,8 @@ fn given(ip: &str, container: &str, node: &str) -> IpAddress {
 
 /// A list of two blocks with these objects, for the node `n`.
 fn view(there: &[IpAddress]) -> View {
-    let cells = ["10.1.0.0/30", "fd00::/126"].map(|cidr| BlockCidr::of(cidr.parse().unwrap()).unwrap());
-    View::new(Instant::now(), 7, cells.to_vec(), there.to_vec(), "n")
+    let cidrs = ["10.1.0.0/30", "fd00::/126"].map(|cidr| BlockCidr::of(cidr.parse().unwrap()).unwrap());
+    View::new(Instant::now(), 7, cidrs.to_vec(), there.to_vec(), "n")
 }
 
 fn layout(family: Family, first: &str) -> BlockLayout {

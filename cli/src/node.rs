@@ -8,7 +8,7 @@
 pub mod advice;
 pub mod check;
 pub mod collect;
-mod recorded;
+mod recording;
 pub mod show;
 
 use crate::args;

@@ -15,7 +15,7 @@ mod node;
 mod pod;
 mod policy;
 mod rdma;
-mod recorded;
+mod recording;
 mod start;
 
 pub(crate) use bond::{active_backup, bonded, port_of};
@@ -27,5 +27,5 @@ pub(crate) use kernel::{Fault, ModelKernel, State};
 pub(crate) use node::Node;
 pub(crate) use pod::Pod;
 pub(crate) use rdma::{Subsystem, grant};
-pub(crate) use recorded::recorded;
+pub(crate) use recording::recorded;
 pub(crate) use start::{attachment, bond, call, call_with, ethernet, ipoib, link, of_kind};

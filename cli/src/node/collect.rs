@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Collects the facts about a node, once.
 
-use super::recorded::{Recorded, write_sysfs};
+use super::recording::{Recorded, write_sysfs};
 use crate::args;
 use crate::leases;
 use crate::output::CommandError;

@@ -2,7 +2,7 @@
 //! Real nodes, rebuilt in the layout of the mlx5 driver from their owners' published output (`ibstat`, `ibdev2netdev`).
 //! The A100 node is the same as in the tests of `cni-ipoib` that choose a master.
 
-mod recorded;
+mod recording;
 
 use crate::args::Args;
 use crate::output::{Outcome, Output};

@@ -3,7 +3,7 @@ use super::{ModelKernel, Node};
 use reader::{Recorded, write_sysfs};
 
 /// The reader of recordings is a part of the command. A dependency on that crate would be a cycle.
-#[path = "../../../cli/src/node/recorded.rs"]
+#[path = "../../../cli/src/node/recording.rs"]
 mod reader;
 
 /// The node of a recording: its sysfs, and its kernel.

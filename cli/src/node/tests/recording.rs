@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-use crate::node::recorded::{Recorded, write_sysfs};
+use crate::node::recording::{Recorded, write_sysfs};
 use cni_ipoib::select::View;
 use common::netlink::{BondMode, IpoibMode, LinkInfo};
 

@@ -188,6 +188,16 @@ fn resource(uri: &str) -> String {
 }
 
 impl Phase {
+    /// How many requests of each kind the API server had.
+    pub fn each_request(&self) -> String {
+        let each: Vec<String> = self
+            .requests
+            .iter()
+            .map(|(what, n)| format!("{n} {what}"))
+            .collect();
+        each.join(", ")
+    }
+
     /// The number of all requests.
     pub fn total(&self) -> usize {
         self.requests.values().sum()

@@ -19,6 +19,15 @@ pub fn millis(time: Option<Duration>) -> String {
     })
 }
 
+/// A count as a number to divide.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a double represents each count below 2^53 exactly"
+)]
+pub fn number(count: usize) -> f64 {
+    count as f64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

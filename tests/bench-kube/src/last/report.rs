@@ -2,7 +2,8 @@
 //! The numbers as Markdown.
 
 use crate::pods::Started;
-use bench::figures::{millis, quantile};
+use bench::figures::{millis, number, quantile};
+use bench::table::Table;
 use bench_kube::gauge::Phase;
 use std::fmt::Write;
 use std::time::Duration;
@@ -32,41 +33,45 @@ pub(crate) struct Ends {
 
 /// The table of the bands.
 pub(crate) fn bands(bands: &[Band]) -> String {
-    let mut text = String::from(
-        "| addresses in use | pods | s | p50 ms | p99 ms | longest ms | ADDs per pod | refused as exhausted | requests per pod | blocks | of them shared |\n\
-         | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |\n",
-    );
-    for band in bands {
-        let times: Vec<Duration> = band.calls.iter().map(|pod| pod.time).collect();
-        let calls: usize = band.calls.iter().map(|pod| pod.calls).sum();
-        let pods = number(band.calls.len());
-        let _ = writeln!(
-            text,
-            "| {} | {} | {:.1} | {} | {} | {} | {:.2} | {} | {:.2} | {} | {} |",
-            band.to,
-            band.calls.len(),
-            band.phase.time.as_secs_f64(),
-            millis(quantile(&times, 50)),
-            millis(quantile(&times, 99)),
-            millis(quantile(&times, 100)),
-            number(calls) / pods,
-            band.calls.iter().map(|pod| pod.wrong).sum::<usize>(),
-            number(band.phase.total()) / pods,
-            band.blocks,
-            band.shared,
-        );
-    }
+    let mut table = Table::new([
+        "addresses in use",
+        "pods",
+        "s",
+        "p50 ms",
+        "p99 ms",
+        "longest ms",
+        "ADDs per pod",
+        "refused as exhausted",
+        "requests per pod",
+        "blocks",
+        "of them shared",
+    ]);
+    table.extend(bands.iter().map(row));
+    let mut text = table.render();
     text.push_str("\nThe requests of each:\n\n");
     for band in bands {
-        let each: Vec<String> = band
-            .phase
-            .requests
-            .iter()
-            .map(|(what, n)| format!("{n} {what}"))
-            .collect();
-        let _ = writeln!(text, "- {}: {}", band.phase.name, each.join(", "));
+        let _ = writeln!(text, "- {}: {}", band.phase.name, band.phase.each_request());
     }
     text
+}
+
+fn row(band: &Band) -> Vec<String> {
+    let times: Vec<Duration> = band.calls.iter().map(|pod| pod.time).collect();
+    let calls: usize = band.calls.iter().map(|pod| pod.calls).sum();
+    let pods = number(band.calls.len());
+    vec![
+        band.to.to_string(),
+        band.calls.len().to_string(),
+        format!("{:.1}", band.phase.time.as_secs_f64()),
+        millis(quantile(&times, 50)),
+        millis(quantile(&times, 99)),
+        millis(quantile(&times, 100)),
+        format!("{:.2}", number(calls) / pods),
+        band.calls.iter().map(|pod| pod.wrong).sum::<usize>().to_string(),
+        format!("{:.2}", number(band.phase.total()) / pods),
+        band.blocks.to_string(),
+        band.shared.to_string(),
+    ]
 }
 
 /// The text about the exhausted pool.
@@ -85,8 +90,4 @@ pub(crate) fn ends(ends: &Ends) -> String {
         millis(quantile(&ends.released, 100)),
         ends.apart.as_secs_f64(),
     )
-}
-
-fn number(count: usize) -> f64 {
-    f64::from(u32::try_from(count).unwrap())
 }

@@ -7,6 +7,7 @@ use apiserver::install::until;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
+use std::collections::BTreeSet;
 
 async fn delete(site: &Site, name: &str) {
     let blocks: Api<IpBlock> = Api::all(site.admin.clone());
@@ -102,4 +103,45 @@ async fn pods_keep_their_addresses_after_etcd_is_restored_from_an_older_snapshot
         .flat_map(|i| node.add("rail0", &Attachment::of(&format!("p{i}"))))
         .collect();
     assert!(!others.contains(&ip[0]), "{others:?}");
+}
+
+/// docs/operate.md, "Restore of etcd": in the snapshot `lost` owns the block, since then `heir` got it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_node_that_got_a_block_after_the_snapshot_names_it_and_no_address_is_allocated_twice() {
+    let flags = ["--quarantine", "4s", "--quarantine-in-use", "4s"];
+    let site = Site::with(&flags).await;
+    let lost = Member::running(&site.server, "lost", &flags).await;
+    site.simple("rail0", "10.1.0.0/28").await;
+    lost.wait_active("rail0").await;
+    let heir = Member::new(&site.server, "heir", &flags).await;
+    let before = site.server.snapshot();
+    lost.kill();
+    lost.identity.leave(&site.admin).await;
+    heir.start();
+    heir.wait_active("rail0").await;
+    let living = Attachment::of("living");
+    let ip = heir.add("rail0", &living);
+    assert!(heir.stop() && site.controller.stop());
+    site.server.restore(&before);
+    let none = json!({ "matchLabels": { "rdmanet.io/restored": "yes" } });
+    site.edit("rail0", json!({ "spec": { "nodeSelector": none } }))
+        .await;
+    site.controller.start(&site.server, &flags);
+    lost.start();
+    heir.start();
+    heir.wait_log("removed a block that this node does not own any more");
+    assert!(heir.log().contains("\"leased\":1"), "{}", heir.log());
+    for node in [&lost, &heir] {
+        node.refused("rail0", &Attachment::of("new"), &[116], &["nodeSelector"]);
+    }
+    heir.del("rail0", &living);
+    site.edit("rail0", json!({ "spec": { "nodeSelector": null } }))
+        .await;
+    let mut given = BTreeSet::new();
+    for i in 0..14 {
+        let node = [&lost, &heir][i % 2];
+        let new = node.add_soon("rail0", &Attachment::of(&format!("p{i}"))).await;
+        assert!(given.insert(new.clone()), "{new} is allocated twice");
+    }
+    assert!(given.contains(&ip[0]), "{given:?}");
 }

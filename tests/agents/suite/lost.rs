@@ -123,8 +123,8 @@ async fn the_node_that_got_a_block_after_the_snapshot_names_it_and_no_address_is
     let ip = heir.add("rail0", &living);
     assert!(heir.stop() && site.controller.stop());
     site.server.restore(&before);
-    let none = json!({ "matchLabels": { "rdmanet.io/restored": "yes" } });
-    site.edit("rail0", json!({ "spec": { "nodeSelector": none } }))
+    let nowhere = json!({ "matchLabels": { "rdmanet.io/restored": "yes" } });
+    site.edit("rail0", json!({ "spec": { "nodeSelector": nowhere } }))
         .await;
     site.controller.start(&site.server, &flags);
     lost.start();

@@ -142,6 +142,14 @@ pub enum Sticky {
     StatefulSet,
 }
 
+impl IpPool {
+    /// The spec, if the controller has neither accepted nor rejected it yet.
+    pub fn unjudged(&self) -> Option<&IpPoolSpec> {
+        let judged = self.status.as_ref().and_then(|status| status.observed_generation);
+        (self.metadata.generation > judged).then_some(&self.spec)
+    }
+}
+
 impl Default for BlockSize {
     fn default() -> Self {
         Self {

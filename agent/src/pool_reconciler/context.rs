@@ -10,7 +10,7 @@ use api::block_layout::{BlockCidr, BlockLayout};
 use api::convert::{cidr_of, ip_in};
 use api::listing::admits;
 use api::requests::{ApiError, ReconcileError, Requests, WriteResult};
-use api::{AddressSpace, AddressSpaceSpec, IpAddress, IpBlock, IpPool};
+use api::{AddressSpace, AddressSpaceSpec, IpAddress, IpBlock, IpPool, IpPoolSpec};
 use block::Usage;
 use block::owner::NodeIdentity;
 use common::cni::{Attachment, Code, ContainerId, Error, IfName};
@@ -88,7 +88,7 @@ impl PoolContext {
         let accepted = AcceptedPool::of(&pool)?;
         let selected = accepted
             .as_ref()
-            .is_some_and(|accepted| self.selects_node(accepted));
+            .is_some_and(|accepted| self.selects_node(&pool, accepted));
         let registered = matches!(self.agent.identity(), Some(NodeIdentity::Registered(_)));
         Ok(Target {
             api: api.clone(),
@@ -105,11 +105,15 @@ impl PoolContext {
         })
     }
 
-    pub(super) fn selects_node(&self, accepted: &AcceptedPool) -> bool {
-        let Some(selector) = accepted.spec.node_selector.clone() else {
-            return true;
+    /// Whether the pool is for this node: by the accepted spec, and by a spec that the controller has not judged yet. So a person
+    /// can deselect nodes before a controller runs, which a restore of etcd needs (docs/operate.md).
+    pub(super) fn selects_node(&self, pool: &IpPool, accepted: &AcceptedPool) -> bool {
+        let labels = self.agent.labels();
+        let matches = |spec: &IpPoolSpec| {
+            let selector = spec.node_selector.clone().map(Selector::try_from);
+            selector.is_none_or(|selector| selector.is_ok_and(|selector| selector.matches(&labels)))
         };
-        Selector::try_from(selector).is_ok_and(|selector| selector.matches(&self.agent.labels()))
+        matches(&accepted.spec) && pool.unjudged().is_none_or(matches)
     }
 
     /// Reads the file. None if this node has no part of the pool.

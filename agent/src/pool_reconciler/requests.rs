@@ -171,7 +171,7 @@ impl PoolReconciler {
                 self.context.agent.config.node
             ));
         }
-        if !self.context.selects_node(accepted) {
+        if !self.context.selects_node(&object, accepted) {
             return refused(format!(
                 "pool {pool} is not for node {}: spec.nodeSelector does not match the node's labels",
                 self.context.agent.config.node

@@ -4,9 +4,10 @@
 use agents::{Attachment, Member, Site};
 use api::{BlockState, IpBlock};
 use apiserver::install::until;
+use k8s_openapi::api::core::v1::Node;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 async fn delete(site: &Site, name: &str) {
@@ -105,43 +106,60 @@ async fn pods_keep_their_addresses_after_etcd_is_restored_from_an_older_snapshot
     assert!(!others.contains(&ip[0]), "{others:?}");
 }
 
-/// docs/operate.md, "Restore of etcd": in the snapshot `lost` owns the block, since then `heir` got it.
+/// docs/operate.md, "Restore of etcd". In the snapshot `earlier` owns the block, and `later` got it since.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_node_that_got_a_block_after_the_snapshot_names_it_and_no_address_is_allocated_twice() {
-    let flags = ["--quarantine", "4s", "--quarantine-in-use", "4s"];
-    let site = Site::with(&flags).await;
-    let lost = Member::running(&site.server, "lost", &flags).await;
+async fn after_a_restore_a_block_that_changed_hands_waits_for_the_pods_of_its_later_owner() {
+    let site = Site::new().await;
+    let earlier = Member::running(&site.server, "earlier", &[]).await;
     site.simple("rail0", "10.1.0.0/28").await;
-    lost.wait_active("rail0").await;
-    let heir = Member::new(&site.server, "heir", &flags).await;
+    earlier.wait_active("rail0").await;
+    let later = Member::new(&site.server, "later", &[]).await;
+    label(&site, "later", json!({ "rail": "later" })).await;
     let before = site.server.snapshot();
-    lost.kill();
-    lost.identity.leave(&site.admin).await;
-    heir.start();
-    heir.wait_active("rail0").await;
+    site.edit("rail0", select(&json!({ "rail": "later" }))).await;
+    until("the block is returned", async || {
+        earlier.blocks("rail0", "active").is_empty()
+    })
+    .await;
+    later.start();
+    later.wait_active("rail0").await;
     let living = Attachment::of("living");
-    let ip = heir.add("rail0", &living);
-    assert!(heir.stop() && site.controller.stop());
+    let ip = later.add("rail0", &living);
+    assert!(earlier.stop() && later.stop() && site.controller.stop());
+
     site.server.restore(&before);
-    let nowhere = json!({ "matchLabels": { "rdmanet.io/restored": "yes" } });
-    site.edit("rail0", json!({ "spec": { "nodeSelector": nowhere } }))
+    site.edit("rail0", select(&json!({ "rdmanet.io/restored": "yes" })))
         .await;
-    site.controller.start(&site.server, &flags);
-    lost.start();
-    heir.start();
-    heir.wait_log("removed a block that this node does not own any more");
-    assert!(heir.log().contains("\"leased\":1"), "{}", heir.log());
-    for node in [&lost, &heir] {
-        node.refused("rail0", &Attachment::of("new"), &[116], &["nodeSelector"]);
+    later.start();
+    later.wait_log("removed a block that this node does not own any more");
+    assert!(later.log().contains("\"leased\":1"), "{}", later.log());
+    // No controller has accepted the edit yet.
+    earlier.start();
+    for node in [&earlier, &later] {
+        until("the node is deselected", async || {
+            node.error("rail0", &Attachment::of("new"))["code"] == 116
+        })
+        .await;
     }
-    heir.del("rail0", &living);
+    site.controller.start(&site.server, &[]);
+    later.del("rail0", &living);
     site.edit("rail0", json!({ "spec": { "nodeSelector": null } }))
         .await;
     let mut given = BTreeSet::new();
     for i in 0..14 {
-        let node = [&lost, &heir][i % 2];
+        let node = [&earlier, &later][i % 2];
         let new = node.add_soon("rail0", &Attachment::of(&format!("p{i}"))).await;
         assert!(given.insert(new.clone()), "{new} is allocated twice");
     }
     assert!(given.contains(&ip[0]), "{given:?}");
+}
+
+fn select(labels: &Value) -> Value {
+    json!({ "spec": { "nodeSelector": { "matchLabels": labels } } })
+}
+
+async fn label(site: &Site, node: &str, labels: Value) {
+    let nodes: Api<Node> = Api::all(site.admin.clone());
+    let patch = Patch::Merge(json!({ "metadata": { "labels": labels } }));
+    nodes.patch(node, &PatchParams::default(), &patch).await.unwrap();
 }

@@ -55,7 +55,7 @@ pub enum Step {
     WriteFile(LocalBlock),
     /// Under the store's lock, remove the block from the file, if no lease has an address of it and none of its addresses rests.
     RemoveIfIdle,
-    /// Remove the block from the file even if it is in use: it belongs to another node, or the API server has lost it.
+    /// Remove the block from the file: another node owns it, or the API server has lost it, and no pod has an address of it.
     Remove,
     /// Delete the object, if it is still the version that was read.
     Delete,
@@ -91,8 +91,24 @@ pub fn next(
             Phase::Orphaned => confirm(me, record, local.mode),
             _ => change_phase(record, Phase::Orphaned),
         },
-        Some(_) => Step::Remove,
+        Some(local) => foreign(local, usage),
         None => Step::None,
+    }
+}
+
+/// Another node owns a block of the file: the block passed to it while this node was away, or etcd was restored to a time when it
+/// had the block. The node allocates nothing from the block any more. While pods have addresses of it, the entry stays, so that the
+/// node claims the block again when the other node has returned it ([`missing`]).
+fn foreign(local: LocalBlock, usage: Usage) -> Step {
+    match local.mode {
+        // The addresses of a shared block are objects of their own.
+        Mode::Sharing | Mode::Shared => Step::Remove,
+        _ if usage.is_idle() => Step::Remove,
+        Mode::Draining => Step::None,
+        Mode::Active => Step::WriteFile(LocalBlock {
+            mode: Mode::Draining,
+            ..local
+        }),
     }
 }
 
@@ -188,7 +204,7 @@ fn shared(local: Option<LocalBlock>, record: &BlockRecord) -> Step {
 /// addresses of it, each report restarts that quarantine.
 fn without_node(node: &str, record: &BlockRecord, local: Option<LocalBlock>, usage: Usage) -> Step {
     match local {
-        Some(_) if !is_still_ours(node, record) => Step::Remove,
+        Some(local) if !is_still_ours(node, record) => foreign(local, usage),
         Some(local) if local.mode == Mode::Active => Step::WriteFile(record.local(Mode::Draining)),
         Some(_) if !usage.is_idle() => Step::Report,
         _ => Step::None,

@@ -14,7 +14,7 @@ use api::block_layout::BlockCidr;
 use api::convert::{block_record, cidr_of, in_use, new_block, now, with_record};
 use api::requests::{ReconcileError, Requests, WriteResult};
 use block::owner::{Desired, NodeIdentity, Step, next};
-use block::{BlockRecord, LocalBlock, Mode, Usage};
+use block::{BlockRecord, LocalBlock, Mode, Phase, Usage};
 use ipam::clock::{Clock, KernelClock};
 use ipam::range::Family;
 use std::collections::{BTreeSet, HashSet};
@@ -208,6 +208,11 @@ impl BlockReconciler {
                 continue;
             }
             if step == Step::None {
+                if in_file.is_some() && block.as_ref().is_some_and(|block| self.is_foreign(block)) {
+                    // The watch selects the blocks of this node, so it does not report that the other node returns this one.
+                    self.known.note(name, None);
+                    return Ok(());
+                }
                 let idle = used.is_idle();
                 if let (NodeIdentity::Gone(_), Some(block), Some(cidr), Some(_)) =
                     (&me, &block, cidr, in_file)
@@ -306,17 +311,20 @@ impl BlockReconciler {
             (Step::Report, Some(block), Some(cidr)) => {
                 self.report_use(&target.api, name, &block, cidr).await?;
             }
-            (Step::WriteFile(local), ..) => self.write_block(about, local).await?,
+            (Step::WriteFile(local), block, _) => {
+                if block.is_some_and(|block| self.is_foreign(&block)) {
+                    let leased = self.leased_in(cidr).await?;
+                    tracing::warn!(pool = %self.context.pool, block = name, leased, "another node owns a block that pods of this node have addresses of");
+                }
+                self.write_block(about, local).await?;
+            }
             (Step::RemoveIfIdle, ..) => {
                 if self.file.remove_block(name, Removal::IfIdle).await? {
                     tracing::info!(pool = %self.context.pool, block = name, "returning an idle block");
                 }
             }
             (Step::Remove, ..) => {
-                let leased = match cidr {
-                    Some(cidr) => self.context.usage_of(cidr).await?,
-                    None => 0,
-                };
+                let leased = self.leased_in(cidr).await?;
                 self.file.remove_block(name, Removal::Always).await?;
                 tracing::warn!(pool = %self.context.pool, block = name, leased, "removed a block that this node does not own any more");
             }
@@ -331,6 +339,19 @@ impl BlockReconciler {
             _ => return Ok(Freshness::Read),
         }
         Ok(Freshness::Known)
+    }
+
+    /// Whether another node owns the block.
+    fn is_foreign(&self, block: &IpBlock) -> bool {
+        let record = block_record(block);
+        record.phase != Phase::Shared && *record.owner.node != *self.context.agent.config.node
+    }
+
+    async fn leased_in(&self, cidr: Option<BlockCidr>) -> Result<u64, ReconcileError> {
+        match cidr {
+            Some(cidr) => self.context.usage_of(cidr).await,
+            None => Ok(0),
+        }
     }
 
     /// Reports how many addresses of a block are in use on this node. If the Node is gone, this may be the last report that the

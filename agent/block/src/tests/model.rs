@@ -34,6 +34,9 @@ enum Fault {
     Death,
     /// The API server loses the block: an administrator deletes it, or etcd is restored to a time before the claim.
     Erasure,
+    /// etcd is restored to a time when the machine owned the block that the other machine has now. The administrator follows
+    /// docs/operate.md: the pool selects no node at first.
+    Restore,
 }
 
 /// The events that a model run allows.
@@ -57,7 +60,8 @@ struct Scenario {
     both_fail: bool,
     /// Whether the Node of a machine is deleted only if the machine is dead or its agent learns of the deletion.
     fenced: bool,
-    /// Whether no node claims a block that is in another node's file. The docs require this after a restore of etcd.
+    /// Whether no node claims a block that is in another node's file, and the pool selects its nodes again only after each node
+    /// owns what is in its file. The docs require this after a restore of etcd.
     orderly: bool,
     /// Whether the second machine is a thief: it has its own node's token, runs no agent, and sends every request that the
     /// policies admit.
@@ -120,6 +124,9 @@ enum Event {
     Heal(usize),
     DeleteNode(usize),
     Erase,
+    Restore(usize),
+    /// The pool selects its nodes again.
+    Select,
     Die(usize),
     Register(usize),
     CollectPods(usize),
@@ -157,6 +164,7 @@ impl Model for Scenario {
                 self.machine_events(world, m, events);
             }
         }
+        self.restore_events(world, events);
         if self.sharing {
             events.push(Event::Unshare);
         }

@@ -158,6 +158,8 @@ pub(super) struct World {
     /// Requests that were sent and are not executed yet. The sender may have timed out.
     pub(super) wire: Vec<(Sender, Op)>,
     pub(super) faults: u8,
+    /// The pool selects no node.
+    pub(super) deselected: bool,
     /// The machines that have failed, for stories in which each of them fails once.
     pub(super) failed: [bool; MACHINES],
 }
@@ -282,6 +284,7 @@ impl World {
             observers: vec![Observer::default(); MACHINES + controllers],
             wire: Vec::new(),
             faults: 0,
+            deselected: false,
             failed: [false; MACHINES],
         }
     }

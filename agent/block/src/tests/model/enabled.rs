@@ -4,7 +4,7 @@
 use super::{Event, Fault, Scenario};
 use crate::Phase;
 use crate::owner::{Desired, NodeIdentity};
-use crate::tests::world::{Agent, Lease, View, World};
+use crate::tests::world::{Agent, Lease, MACHINES, View, World};
 
 impl Scenario {
     /// Whether machine `m` may fail in this way, now or later. If only one machine fails, it is the first: the machines are
@@ -35,7 +35,9 @@ impl Scenario {
                     events.push(Event::Look(m));
                 }
                 if let Some(view) = view {
-                    let desired_uses: &[Desired] = if self.one_owner {
+                    let desired_uses: &[Desired] = if world.deselected {
+                        &[Desired::Drain]
+                    } else if self.one_owner {
                         &[Desired::Keep, Desired::Share]
                     } else if self.sharing {
                         &[Desired::Keep, Desired::Return, Desired::Share]
@@ -63,7 +65,9 @@ impl Scenario {
         let (lease, file) = (machine.lease, machine.file);
         let mine = view.address.as_ref().is_some_and(|address| address.machine == m);
         match (&view.block, &view.me) {
-            (None, NodeIdentity::Registered(_)) if file.is_none() && (m == 0 || !self.one_owner) => {
+            (None, NodeIdentity::Registered(_))
+                if file.is_none() && !world.deselected && (m == 0 || !self.one_owner) =>
+            {
                 let restored = world.block.is_none() && self.fault_kinds.contains(&Fault::Erasure);
                 let other = &world.machines[1 - m];
                 let claims_again = other.file.is_some() || matches!(other.agent, Agent::Writing(_));
@@ -94,6 +98,24 @@ impl Scenario {
         }
         if mine && matches!(lease, Lease::None | Lease::Releasing) || lease == Lease::Releasing {
             events.push(Event::Release(m));
+        }
+    }
+
+    /// A restore of etcd, and the end of what follows it.
+    pub(super) fn restore_events(&self, world: &World, events: &mut Vec<Event>) {
+        let owner = world.block.as_ref().map(|block| block.record.machine());
+        let restores = world.faults < self.faults && self.fault_kinds.contains(&Fault::Restore);
+        if let Some(earlier) = owner.map(|later| 1 - later)
+            && restores
+            && !world.is_shared()
+            && world.nodes[earlier].is_some()
+            && world.machines[earlier].file.is_none()
+        {
+            events.push(Event::Restore(earlier));
+        }
+        let owns = |m: usize| world.machines[m].file.is_none() || owner == Some(m);
+        if world.deselected && (!self.orderly || (0..MACHINES).all(owns)) {
+            events.push(Event::Select);
         }
     }
 

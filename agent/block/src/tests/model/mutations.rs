@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Shows that the model notices each missing guard.
 
-use super::scenarios::{a_block_is_lost, requests, sharing_while_a_machine_fails};
+use super::scenarios::{
+    a_block_is_lost, a_block_returns_to_its_earlier_owner, requests, sharing_while_a_machine_fails,
+};
 use super::{Fault, Rules, Scenario, UNIQUE, violation};
 use crate::orphan::{OwnerState, Quarantine, decide};
-use crate::owner::{Step, next};
+use crate::owner::{NodeIdentity, Step, next};
 use crate::tests::world::QUARANTINES;
-use crate::{LocalBlock, Mode, Phase, Usage, address};
+use crate::{BlockRecord, LocalBlock, Mode, Owner, Phase, Usage, address};
 use std::time::Duration;
 
 fn assert_noticed(rules: Rules, mut scenario: Scenario) {
@@ -307,6 +309,33 @@ fn the_model_detects_a_foreign_claim_of_a_used_block_after_a_restore() {
         ..a_block_is_lost()
     };
     assert_noticed(Rules::default(), scenario);
+}
+
+/// After a restore of etcd to a time when another node owned a used block, the pool selects no node until that one has returned it.
+#[test]
+fn the_model_detects_a_pool_that_selects_nodes_too_early_after_a_restore() {
+    let scenario = Scenario {
+        orderly: false,
+        ..a_block_returns_to_its_earlier_owner()
+    };
+    assert_noticed(Rules::default(), scenario);
+}
+
+/// A node forgets the block of its pods if another node owns it.
+#[test]
+fn the_model_detects_a_node_that_forgets_a_used_block_of_another_owner() {
+    let rules = Rules {
+        next: |me, record, local, usage, desired| {
+            let (NodeIdentity::Registered(Owner { node, .. }) | NodeIdentity::Gone(node)) = me;
+            let foreign = |record: &BlockRecord| record.phase != Phase::Shared && record.owner.node != *node;
+            if local.is_some() && record.is_some_and(foreign) {
+                return Step::Remove;
+            }
+            next(me, record, local, usage, desired)
+        },
+        ..Rules::default()
+    };
+    assert_noticed(rules, a_block_returns_to_its_earlier_owner());
 }
 
 /// The one failure that no agent can guard against (`crate::orphan`).

@@ -85,6 +85,25 @@ fn two_pods_never_share_an_address_after_the_api_server_loses_a_block() {
     assert_eq!(violation(scenario), None);
 }
 
+pub(super) fn a_block_returns_to_its_earlier_owner() -> Scenario {
+    Scenario {
+        fault_kinds: &[Fault::Crash, Fault::Power, Fault::Network, Fault::Restore],
+        faults: 2,
+        ..Scenario::default()
+    }
+}
+
+/// etcd is restored to a time when another node owned the block, with and without another failure before or after that.
+#[test]
+#[ignore = "seconds: tests/all runs it"]
+fn two_pods_never_share_an_address_after_a_block_returns_to_its_earlier_owner() {
+    let scenario = Scenario {
+        ends: true,
+        ..a_block_returns_to_its_earlier_owner()
+    };
+    assert_eq!(violation(scenario), None);
+}
+
 /// During each step of sharing a block, a node dies, loses its connection or loses its Node, and comes back. The other node takes
 /// addresses.
 pub(super) fn sharing_while_a_machine_fails() -> Scenario {

@@ -5,7 +5,7 @@ use super::{Event, Scenario};
 use crate::orphan::OrphanAction;
 use crate::owner::{Desired, NodeIdentity, Step};
 use crate::tests::world::{
-    Address, Agent, Lease, Object, Observer, Op, Rules, Sender, View, World, registration,
+    Address, Agent, Lease, Object, Observer, Op, Rules, Sender, View, World, owner, registration,
 };
 use crate::{BlockRecord, LocalBlock, Mode, Phase, address};
 
@@ -337,6 +337,7 @@ impl World {
             Event::GiveUp(m) => self.machines[m].agent = Agent::Idle(None),
             Event::TakeShared(m) => self.take_shared(&scenario.rules, m)?,
             Event::Unshare => scenario.unshare(self)?,
+            Event::Select => self.deselected = false,
             Event::Check(m) => self.check(&scenario.rules, m)?,
             Event::Release(m) => self.release(m)?,
             Event::Keep(m) => self.keep(&scenario.rules, m)?,
@@ -395,6 +396,7 @@ impl World {
                 self.block = None;
                 self.wire.clear();
             }
+            Event::Restore(m) => self.restore(m),
             Event::Cut(m) => self.machines[m].cut = true,
             Event::Heal(m) => self.machines[m].cut = false,
             Event::DeleteNode(m) => self.nodes[m] = None,
@@ -409,6 +411,22 @@ impl World {
             }
             _ => {}
         }
+    }
+
+    /// The API server has the block as machine `m` once claimed it. Agents and controllers start again.
+    fn restore(&mut self, m: usize) {
+        let Some(registration) = self.nodes[m] else { return };
+        self.wire.clear();
+        self.observers.fill(Observer::default());
+        for machine in &mut self.machines {
+            (machine.agent, machine.published) = (Agent::Idle(None), false);
+        }
+        self.block = Some(Object {
+            record: BlockRecord::claimed(&owner(m, registration)),
+            version: self.fresh(),
+            used: false,
+        });
+        self.deselected = true;
     }
 
     fn power_off(&mut self, m: usize) {

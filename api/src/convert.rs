@@ -15,6 +15,10 @@ use std::net::IpAddr;
 /// stays, as long as a pod has an address of it.
 pub const LEASES: &str = "rdmanet.io/leases";
 
+/// The annotation of a block that a node claims again because its pods have addresses of it. A node that dies before its first
+/// report leaves a block in use.
+pub const IN_USE: &str = "rdmanet.io/in-use";
+
 const SECOND: SignedDuration = SignedDuration::from_secs(1);
 
 /// The current time, for a field of an object.
@@ -36,9 +40,13 @@ pub fn block_record(block: &IpBlock) -> BlockRecord {
     }
 }
 
-/// Whether addresses were in use in the owner's last report.
+/// Whether addresses were in use in the last report of the owner, or at its claim if it has not reported since.
 pub fn in_use(block: &IpBlock) -> bool {
-    block.status.as_ref().is_some_and(|status| status.used > 0)
+    let claimed_in_use = || block.annotations().contains_key(IN_USE);
+    block
+        .status
+        .as_ref()
+        .map_or_else(claimed_in_use, |status| status.used > 0)
 }
 
 /// The fields of an address object that the state machine uses. An address passes on as a block does. A kept address has

@@ -11,7 +11,7 @@ use crate::node::local_block;
 use api::IpBlock;
 use api::accepted_pool::AcceptedPool;
 use api::block_layout::BlockCidr;
-use api::convert::{block_record, cidr_of, in_use, new_block, now, with_record};
+use api::convert::{IN_USE, block_record, cidr_of, in_use, new_block, now, with_record};
 use api::requests::{ReconcileError, Requests, WriteResult};
 use block::owner::{Desired, NodeIdentity, Step, next};
 use block::{BlockRecord, LocalBlock, Mode, Phase, Usage};
@@ -384,6 +384,8 @@ impl BlockReconciler {
         };
         let mut object = new_block("", self.context.pool.as_str(), cidr, &to.owner);
         object.metadata.name = Some(name.to_owned());
+        let used = (IN_USE.to_owned(), "before this claim".to_owned());
+        object.metadata.annotations = Some([used].into());
         object.spec.quarantine_seconds =
             i64::try_from(self.context.agent.config.daemon.quarantines.unused.as_secs()).ok();
         let WriteResult::Applied(block) = about.target.api.create(&object).await? else {

@@ -2,7 +2,7 @@
 //! Writes that must change the object.
 
 use super::*;
-use crate::IpAddressSpec;
+use crate::{IpAddressSpec, IpBlockStatus};
 
 fn address(since: Option<Time>) -> IpAddress {
     let spec = IpAddressSpec {
@@ -63,4 +63,21 @@ fn an_address_belongs_to_the_space_in_its_full_name() {
         assert_eq!(ip_in(&address, space), Some(ip));
         assert_eq!(ip_in(&address, other), None, "{other} is not {space}");
     }
+}
+
+#[test]
+fn a_block_that_is_claimed_with_leases_is_in_use_until_a_report_says_otherwise() {
+    let cidr = BlockCidr::of("10.0.0.0/28".parse().unwrap()).unwrap();
+    let by = Owner {
+        node: "a".into(),
+        uid: "1".into(),
+    };
+    let mut block = new_block("default", "rail0", cidr, &by);
+    assert!(!in_use(&block));
+    block
+        .annotations_mut()
+        .insert(IN_USE.to_owned(), "before this claim".to_owned());
+    assert!(in_use(&block));
+    block.status = Some(IpBlockStatus::default());
+    assert!(!in_use(&block));
 }

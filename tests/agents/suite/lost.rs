@@ -2,6 +2,7 @@
 //! Blocks that the API server loses while pods have addresses of them: an administrator deletes them, or etcd is restored.
 
 use agents::{Attachment, Member, Site};
+use api::convert::IN_USE;
 use api::{BlockState, IpBlock};
 use apiserver::install::until;
 use k8s_openapi::api::core::v1::Node;
@@ -80,6 +81,9 @@ async fn claimed_again(site: &Site, node: &Member, block: &IpBlock) {
     })
     .await;
     node.wait_log("claimed a block again");
+    let there = site.blocks("rail0").await;
+    let again = there.iter().find(|there| there.name_any() == block.name_any());
+    assert!(again.unwrap().annotations().contains_key(IN_USE));
 }
 
 #[tokio::test(flavor = "multi_thread")]

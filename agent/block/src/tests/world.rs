@@ -46,7 +46,11 @@ pub(super) struct Address {
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Op {
-    Create(BlockRecord),
+    Create {
+        record: BlockRecord,
+        /// The node has leases of the block, so it counts as used until the first report.
+        used: bool,
+    },
     Swap {
         version: Stamp,
         to: BlockRecord,
@@ -181,6 +185,8 @@ pub(super) struct Rules {
     pub(super) reboot_guard: bool,
     /// Whether a block leaves the file only if it is idle.
     pub(super) idle_check: bool,
+    /// Whether a block that a node claims again counts as used.
+    pub(super) claims_used: bool,
     /// Whether a block whose name is taken is read before it is used.
     pub(super) claim_check: bool,
     /// Whether address objects are listed before the node allocates from a claimed block.
@@ -206,6 +212,7 @@ impl Default for Rules {
             report_versions: true,
             reboot_guard: true,
             idle_check: true,
+            claims_used: true,
             claim_check: true,
             list_after_claim: true,
             touch_found: true,
@@ -249,7 +256,7 @@ impl Op {
             Self::TouchAddress { uid } | Self::SwapAddress { uid, .. } | Self::DeleteAddress { uid } => {
                 visit(uid);
             }
-            Self::Create(_) | Self::CreateAddress { .. } => {}
+            Self::Create { .. } | Self::CreateAddress { .. } => {}
         }
     }
 }

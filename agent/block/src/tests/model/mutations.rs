@@ -338,6 +338,16 @@ fn the_model_detects_a_node_that_forgets_a_used_block_of_another_owner() {
     assert_noticed(rules, a_block_returns_to_its_earlier_owner());
 }
 
+/// A node whose Node is deleted while it claims a block again cannot report that pods use the block.
+#[test]
+fn the_model_detects_a_block_that_is_claimed_again_and_counts_as_unused() {
+    let rules = Rules {
+        claims_used: false,
+        ..Rules::default()
+    };
+    assert_noticed(rules, a_block_returns_to_its_earlier_owner());
+}
+
 /// The one failure that no agent can guard against (`crate::orphan`).
 #[test]
 fn the_model_detects_a_deleted_node_that_still_runs_pods() {

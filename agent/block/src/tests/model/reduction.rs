@@ -25,7 +25,7 @@ impl Scenario {
                 Op::TouchAddress { uid } | Op::SwapAddress { uid, .. } | Op::DeleteAddress { uid } => {
                     Some(*uid) == address
                 }
-                Op::Create(_) | Op::CreateAddress { .. } => true,
+                Op::Create { .. } | Op::CreateAddress { .. } => true,
             });
         }
         let (block, address) = world.versions();

@@ -87,7 +87,13 @@ fn two_pods_never_share_an_address_after_the_api_server_loses_a_block() {
 
 pub(super) fn a_block_returns_to_its_earlier_owner() -> Scenario {
     Scenario {
-        fault_kinds: &[Fault::Crash, Fault::Power, Fault::Network, Fault::Restore],
+        fault_kinds: &[
+            Fault::Crash,
+            Fault::Power,
+            Fault::Network,
+            Fault::Registration,
+            Fault::Restore,
+        ],
         faults: 2,
         ..Scenario::default()
     }

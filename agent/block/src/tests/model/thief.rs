@@ -38,8 +38,9 @@ impl World {
         let Some(block) = &self.block else {
             let all = self.registrations().into_iter();
             return all
-                .map(|(machine, registration)| {
-                    Op::Create(BlockRecord::claimed(&owner(machine, registration)))
+                .map(|(machine, registration)| Op::Create {
+                    record: BlockRecord::claimed(&owner(machine, registration)),
+                    used: false,
                 })
                 .collect();
         };
@@ -87,7 +88,7 @@ impl World {
             block.is_some_and(|block| block.record.machine() == THIEF && block.record.phase != Phase::Shared);
         let address = self.address.as_ref();
         match op {
-            Op::Create(record) => {
+            Op::Create { record, .. } => {
                 record.machine() == THIEF && record.phase == Phase::Active && record.epoch == 1
             }
             Op::Swap { to, .. } => is_own && to.machine() == THIEF,

@@ -28,7 +28,14 @@ impl Scenario {
         match step {
             Step::None => return None,
             Step::Replace { to, then } => world.send(m, Op::Swap { version, to }, then),
-            Step::Claim { to, then } => world.send(m, Op::Create(to), Some(then)),
+            Step::Claim { to, then } => world.send(
+                m,
+                Op::Create {
+                    record: to,
+                    used: true,
+                },
+                Some(then),
+            ),
             Step::Report => {
                 world.send(m, Op::Report { version, used: true }, None);
             }
@@ -64,7 +71,7 @@ impl Scenario {
         if lost || waiting != op {
             return;
         }
-        let exists = matches!(op, Op::Create(_)) && !self.rules.claim_check;
+        let exists = matches!(op, Op::Create { .. }) && !self.rules.claim_check;
         let machine = &mut world.machines[m];
         machine.agent = match (&op, then) {
             (_, Some(local)) if done || exists => Agent::Writing(local),
@@ -221,7 +228,7 @@ impl World {
         };
         let record = BlockRecord::claimed(&me);
         let then = record.local(Mode::Active);
-        self.send(m, Op::Create(record), Some(then));
+        self.send(m, Op::Create { record, used: false }, Some(then));
         Some(())
     }
 

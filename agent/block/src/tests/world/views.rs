@@ -104,11 +104,11 @@ impl World {
         let version = self.block.as_ref().map(|block| block.version);
         let fits = |wanted: Stamp| version.is_some_and(|now| now == wanted || !rules.preconditions);
         match op {
-            Op::Create(record) if self.block.is_none() => {
+            Op::Create { record, used } if self.block.is_none() => {
                 self.block = Some(Object {
                     record: record.clone(),
                     version: self.fresh(),
-                    used: false,
+                    used: *used && rules.claims_used,
                 });
             }
             Op::Swap { version, to } if fits(*version) => {

@@ -17,7 +17,8 @@ use block::owner::{Desired, NodeIdentity, Step, next};
 use block::{BlockRecord, LocalBlock, Mode, Phase, Usage};
 use ipam::clock::{Clock, KernelClock};
 use ipam::range::Family;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::time::Instant;
 
 /// Whether an administrator has deleted the block. Its object stays until its owner returns it.
 fn is_being_deleted(block: &IpBlock) -> bool {
@@ -57,6 +58,8 @@ pub(super) struct BlockReconciler {
     proven: bool,
     /// The blocks already compared, until `proven` is set.
     compared: HashSet<String>,
+    /// When each block of the file was last found to have another owner.
+    foreign: HashMap<String, Instant>,
     /// The block at which the last round was interrupted.
     cut_at: Option<String>,
 }
@@ -71,6 +74,7 @@ impl BlockReconciler {
             namesakes: Namesakes::new(context.clone()),
             proven: false,
             compared: HashSet::new(),
+            foreign: HashMap::new(),
             cut_at: None,
             context,
         }
@@ -183,11 +187,10 @@ impl BlockReconciler {
         desired: Desired,
         target: &Target,
     ) -> Result<(), ReconcileError> {
-        let mut freshness = if self.proven || self.compared.contains(name) {
-            Freshness::Known
-        } else {
-            Freshness::Read
-        };
+        if self.had_another_owner(name) {
+            return Ok(());
+        }
+        let mut freshness = self.freshness(name);
         for _ in 0..STEPS {
             let asked = KernelClock.since_boot()?;
             let block = self.read(&target.api, name, freshness).await?;
@@ -208,24 +211,23 @@ impl BlockReconciler {
                 continue;
             }
             if step == Step::None {
-                if in_file.is_some() && block.as_ref().is_some_and(|block| self.is_foreign(block)) {
-                    // The watch selects the blocks of this node, so it does not report that the other node returns this one.
-                    self.known.note(name, None);
-                    return Ok(());
-                }
-                let idle = used.is_idle();
-                if let (NodeIdentity::Gone(_), Some(block), Some(cidr), Some(_)) =
-                    (&me, &block, cidr, in_file)
-                    && in_use(block)
-                    && idle
-                {
-                    return self.report_use(&target.api, name, block, cidr).await;
-                }
-                if let (Some(block), None, NodeIdentity::Registered(owner)) = (&block, in_file, &me) {
-                    let namesakes = &mut self.namesakes;
-                    return namesakes.review(&target.api, &mut self.known, block, owner).await;
-                }
-                return Ok(());
+                let Some(block) = block else { return Ok(()) };
+                return match (&me, in_file, cidr) {
+                    (_, Some(_), _) if self.is_foreign(&block) => {
+                        self.note_foreign(name);
+                        Ok(())
+                    }
+                    (NodeIdentity::Gone(_), Some(_), Some(cidr)) if in_use(&block) && used.is_idle() => {
+                        self.report_use(&target.api, name, &block, cidr).await
+                    }
+                    (NodeIdentity::Registered(owner), None, _) => {
+                        let namesakes = &mut self.namesakes;
+                        namesakes
+                            .review(&target.api, &mut self.known, &block, owner)
+                            .await
+                    }
+                    _ => Ok(()),
+                };
             }
             let about = BlockStep {
                 name,
@@ -243,6 +245,15 @@ impl BlockReconciler {
             }
         }
         Ok(())
+    }
+
+    /// Whether a step may be computed from the known state of a block: not before its first comparison with the API server.
+    fn freshness(&self, name: &str) -> Freshness {
+        if self.proven || self.compared.contains(name) {
+            Freshness::Known
+        } else {
+            Freshness::Read
+        }
     }
 
     /// The state of a block, known or read now; none if there is no such object.
@@ -339,6 +350,20 @@ impl BlockReconciler {
             _ => return Ok(Freshness::Read),
         }
         Ok(Freshness::Known)
+    }
+
+    /// Notes that another node owns a block of the file. The watch selects the blocks of this node, so it does not report that the
+    /// other node returns this one.
+    fn note_foreign(&mut self, name: &str) {
+        self.known.note(name, None);
+        self.foreign.insert(name.to_owned(), Instant::now());
+    }
+
+    /// Whether another node owned the block a moment ago. It takes two requests to learn that it still does.
+    fn had_another_owner(&mut self, name: &str) -> bool {
+        let pause = self.context.agent.config.daemon.report_interval;
+        self.foreign.retain(|_, noted| noted.elapsed() < pause);
+        self.foreign.contains_key(name)
     }
 
     /// Whether another node owns the block.

@@ -55,7 +55,7 @@ pub enum Step {
     WriteFile(LocalBlock),
     /// Under the store's lock, remove the block from the file, if no lease has an address of it and none of its addresses rests.
     RemoveIfIdle,
-    /// Remove the block from the file: another node owns it, or the API server has lost it, and no pod has an address of it.
+    /// Remove the block from the file: another node owns it or the API server has lost it, and it is idle, shared or being shared.
     Remove,
     /// Delete the object, if it is still the version that was read.
     Delete,
@@ -101,15 +101,20 @@ pub fn next(
 /// node claims the block again when the other node has returned it ([`missing`]).
 fn foreign(local: LocalBlock, usage: Usage) -> Step {
     match local.mode {
-        // The addresses of a shared block are objects of their own.
+        // Addresses of a shared block are objects of their own.
         Mode::Sharing | Mode::Shared => Step::Remove,
         _ if usage.is_idle() => Step::Remove,
         Mode::Draining => Step::None,
-        Mode::Active => Step::WriteFile(LocalBlock {
-            mode: Mode::Draining,
-            ..local
-        }),
+        Mode::Active => drain(local),
     }
+}
+
+/// Allocate no more addresses of the block.
+fn drain(local: LocalBlock) -> Step {
+    Step::WriteFile(LocalBlock {
+        mode: Mode::Draining,
+        ..local
+    })
 }
 
 /// The file has the block and the API server does not: an administrator deleted the object, or etcd was restored to a time before
@@ -119,10 +124,7 @@ fn missing(me: &NodeIdentity, local: LocalBlock, usage: Usage) -> Step {
     match (me, local.mode) {
         (_, Mode::Shared) => Step::Remove,
         _ if usage.is_idle() => Step::Remove,
-        (_, Mode::Active) => Step::WriteFile(LocalBlock {
-            mode: Mode::Draining,
-            ..local
-        }),
+        (_, Mode::Active) => drain(local),
         (NodeIdentity::Registered(me), mode) => {
             let to = BlockRecord::claimed(me);
             let then = to.local(mode);
@@ -135,7 +137,7 @@ fn missing(me: &NodeIdentity, local: LocalBlock, usage: Usage) -> Step {
 /// Whether no other node has owned the block since it was written into the file of `node`: another owner would have put its own
 /// name there. The epoch may differ from the file's. It is greater after a swap of ours whose response was lost. It is smaller
 /// after a new claim of a block that the API server had lost, or after a restore of etcd.
-fn is_still_ours(node: &str, record: &BlockRecord) -> bool {
+pub fn is_still_ours(node: &str, record: &BlockRecord) -> bool {
     *record.owner.node == *node
 }
 

@@ -13,7 +13,7 @@ use api::accepted_pool::AcceptedPool;
 use api::block_layout::BlockCidr;
 use api::convert::{IN_USE, block_record, cidr_of, in_use, new_block, now, with_record};
 use api::requests::{ReconcileError, Requests, WriteResult};
-use block::owner::{Desired, NodeIdentity, Step, next};
+use block::owner::{Desired, NodeIdentity, Step, is_still_ours, next};
 use block::{BlockRecord, LocalBlock, Mode, Phase, Usage};
 use ipam::clock::{Clock, KernelClock};
 use ipam::range::Family;
@@ -369,7 +369,7 @@ impl BlockReconciler {
     /// Whether another node owns the block.
     fn is_foreign(&self, block: &IpBlock) -> bool {
         let record = block_record(block);
-        record.phase != Phase::Shared && *record.owner.node != *self.context.agent.config.node
+        record.phase != Phase::Shared && !is_still_ours(&self.context.agent.config.node, &record)
     }
 
     async fn leased_in(&self, cidr: Option<BlockCidr>) -> Result<u64, ReconcileError> {

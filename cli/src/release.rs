@@ -11,16 +11,16 @@ mod gone_node;
 
 use crate::allocations::describe_unallocated;
 use crate::args;
-use crate::cluster::explain;
 use crate::cluster::pods::PodFacts;
 use crate::cluster::snapshot::{Snapshot, bound_pod, kept_for};
 use crate::leases::{leases_of, stores, with_store};
 use crate::output::{CommandError, Outcome, Output};
+use api::deadline::Deadline;
+use api::requests::{ApiError, Requests, WriteResult};
 use api::{AddressState, IpAddress};
 use ipam::config::Place;
 use ipam::store::{Fate, StoredLease};
-use kube::api::{DeleteParams, Preconditions};
-use kube::{Api, Client};
+use kube::Client;
 use serde_json::json;
 use std::io::{IsTerminal, Write};
 use std::net::IpAddr;
@@ -82,7 +82,8 @@ async fn release_address(
     })
 }
 
-/// The object and the leases of this node that have the address.
+/// The leases of this node and the object that have the address. The leases come first: an agent with a lease of the address
+/// keeps its object.
 fn find_records(
     snapshot: &Snapshot,
     ip: IpAddr,
@@ -101,12 +102,7 @@ fn find_records(
             pools.join(" and ")
         )));
     }
-    let mut all: Vec<Record> = objects
-        .into_iter()
-        .cloned()
-        .map(Box::new)
-        .map(Record::Object)
-        .collect();
+    let mut all = Vec::new();
     for place in stores(&options.leases.data_dir)?
         .into_iter()
         .filter(|place| place.is_pool && is_selected(&place.name))
@@ -117,6 +113,7 @@ fn find_records(
             .filter(|stored| stored.lease.addresses().any(|address| address == ip));
         all.extend(with_ip.map(|stored| Record::Lease(place.clone(), Box::new(stored))));
     }
+    all.extend(objects.into_iter().cloned().map(Box::new).map(Record::Object));
     Ok(all)
 }
 
@@ -238,35 +235,49 @@ fn confirmed(subject: &str, evidence: &[String]) -> Result<bool, CommandError> {
 }
 
 async fn free(client: &Client, record: &Record, ip: IpAddr) -> Result<(), CommandError> {
-    let changed = || {
-        CommandError(format!(
-            "{ip} has just been changed and was not released; run this again"
-        ))
-    };
     match record {
         Record::Object(object) => {
-            let api: Api<IpAddress> = Api::all(client.clone());
-            let unchanged = DeleteParams {
-                preconditions: Some(Preconditions {
-                    uid: object.metadata.uid.clone(),
-                    resource_version: object.metadata.resource_version.clone(),
-                }),
-                ..DeleteParams::default()
-            };
-            let name = object.metadata.name.as_deref().unwrap_or_default();
-            match api.delete(name, &unchanged).await {
-                Ok(_) => Ok(()),
-                Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-                Err(kube::Error::Api(status)) if status.code == 409 => Err(changed()),
-                Err(e) => Err(explain(&format!("release {ip}"), &e)),
-            }
+            let api = Requests::new(client.clone(), Deadline::background());
+            check_outcome(&ip.to_string(), free_object(&api, object).await)
         }
         Record::Lease(place, lease) => {
             let released = with_store(place, |store| match store.enter_existing()? {
                 Some(locked) => locked.release_unchanged(lease),
                 None => Ok(false),
             })?;
-            released.then_some(()).ok_or_else(changed)
+            let outcome = if released {
+                WriteResult::Applied(())
+            } else {
+                WriteResult::Conflict
+            };
+            check_outcome(&ip.to_string(), Ok(outcome))
         }
+    }
+}
+
+/// Deletes the object. A bound one is marked as orphaned first, since a policy refuses its deletion. If a lease still has the
+/// address, the agent of its node binds the object again, and the deletion has no effect.
+async fn free_object(api: &Requests, object: &IpAddress) -> Result<WriteResult<()>, ApiError> {
+    if object.spec.state != AddressState::Bound {
+        return api.delete(object).await;
+    }
+    let mut orphaned = object.clone();
+    orphaned.spec.state = AddressState::Orphaned;
+    match api.replace(&orphaned).await? {
+        WriteResult::Applied(orphaned) => api.delete(&orphaned).await,
+        WriteResult::Conflict => Ok(WriteResult::Conflict),
+    }
+}
+
+fn check_outcome(name: &str, written: Result<WriteResult<()>, ApiError>) -> Result<(), CommandError> {
+    match written {
+        Ok(WriteResult::Applied(())) => Ok(()),
+        Ok(WriteResult::Conflict) => Err(CommandError(format!(
+            "{name} has just been changed and was not released; run this again"
+        ))),
+        Err(error @ ApiError::Rejected { .. }) => Err(CommandError(format!(
+            "{name} was not released: {error}; if a right is missing: ClusterRole rdmanet-operator has it (conf/rbac/people.yaml)"
+        ))),
+        Err(error) => Err(CommandError(format!("{name} was not released: {error}"))),
     }
 }

@@ -5,11 +5,11 @@
 //! quarantine has passed since it was orphaned. After that time the machine allocates nothing from the block if it starts
 //! again.
 
-use super::confirmed;
+use super::{check_outcome, confirmed};
 use crate::cluster::snapshot::{Block, Snapshot, bound_pod};
 use crate::output::{CommandError, Outcome, Output};
 use api::deadline::Deadline;
-use api::requests::{ApiError, Requests, WriteResult};
+use api::requests::Requests;
 use api::{AddressState, BlockState, IpAddress, IpBlock};
 use kube::{Client, ResourceExt};
 use serde_json::json;
@@ -151,16 +151,6 @@ async fn free(client: &Client, orphans: &Orphans<'_>) -> Result<(), CommandError
         check_outcome(&address.name_any(), api.release_address(address).await)?;
     }
     Ok(())
-}
-
-fn check_outcome(name: &str, written: Result<WriteResult<()>, ApiError>) -> Result<(), CommandError> {
-    match written {
-        Ok(WriteResult::Applied(())) => Ok(()),
-        Ok(WriteResult::Conflict) => Err(CommandError(format!(
-            "{name} has just been changed and was not released; run this again"
-        ))),
-        Err(error) => Err(CommandError(format!("{name} was not released: {error}"))),
-    }
 }
 
 #[cfg(test)]

@@ -112,7 +112,7 @@ async fn an_address_object_is_released_only_once_its_pod_and_node_are_gone() {
         &["release", "--yes", "10.1.0.250"],
     );
     assert!(
-        reader.status == 2 && reader.err.contains("forbidden (403)"),
+        reader.status == 2 && reader.err.contains("(403)") && reader.err.contains("rdmanet-operator"),
         "{reader:?}"
     );
     let operator = person(&site, "operator", Some("rdmanet-operator")).await;

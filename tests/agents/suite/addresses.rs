@@ -9,7 +9,7 @@ use apiserver::identity::join;
 use apiserver::install::until;
 use apiserver::objects;
 use kube::Api;
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -196,6 +196,12 @@ async fn an_agent_defers_a_reservation_while_another_node_has_the_address_object
         "the node noted a reservation of {ip}, which has no object of its pod"
     );
     let name = address_name("default", address);
+    // A policy refuses to delete a bound address.
+    let orphaned = Patch::Merge(json!({ "spec": { "state": "Orphaned" } }));
+    addresses
+        .patch(&name, &PatchParams::default(), &orphaned)
+        .await
+        .unwrap();
     addresses.delete(&name, &DeleteParams::default()).await.unwrap();
     until("the node has noted the reservation", noted).await;
     assert_eq!(addresses.get(&name).await.unwrap().spec.node.node, "a");

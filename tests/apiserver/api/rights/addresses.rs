@@ -5,8 +5,8 @@ use super::{Agent, put};
 use crate::{address, pool, refusal};
 use api::{AddressState, IpAddress, IpPool};
 use apiserver::Server;
-use apiserver::objects::create;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use apiserver::objects::{create, try_create};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
 #[tokio::test]
@@ -106,4 +106,33 @@ async fn an_agent_can_change_only_its_own_request_in_a_pool() {
     );
     status(json!({ "requests": { "pools": request } })).await.unwrap();
     refusal(pools.delete("written", &DeleteParams::default()).await);
+}
+
+/// `kubectl delete ipaddress` of an administrator would let another pod get the address.
+#[tokio::test]
+async fn a_bound_address_is_deleted_by_the_agent_of_its_node_alone() {
+    let agent = Agent::of("keeper").await;
+    let admin: Api<IpAddress> = Api::all(Server::shared().admin().await);
+    let name = "default-0a0a0a05";
+    let bound = address(name, "10.10.10.5", "keeper");
+    let create = async || try_create(&agent.addresses(), bound.clone()).await.unwrap();
+    let now = DeleteParams::default();
+    create().await;
+    let message = refusal(admin.delete(name, &now).await).message;
+    assert!(
+        message.contains("10.10.10.5 belongs to a pod on node keeper: delete the pod"),
+        "{message}"
+    );
+    refusal(
+        admin
+            .delete_collection(&now, &ListParams::default().fields("spec.node.node=keeper"))
+            .await,
+    );
+    agent.addresses().delete(name, &now).await.unwrap();
+    // As `rdmanet release` does.
+    create().await;
+    let orphaned = Patch::Merge(json!({ "spec": { "state": "Orphaned" } }));
+    let parameters = PatchParams::default();
+    admin.patch(name, &parameters, &orphaned).await.unwrap();
+    admin.delete(name, &now).await.unwrap();
 }

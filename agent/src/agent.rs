@@ -6,6 +6,7 @@ use crate::inputs::{Inputs, Source};
 use crate::metrics::Metrics;
 use crate::namespaces::Namespaces;
 use crate::node::Stores;
+use crate::unreconciled::Unreconciled;
 use api::client::Clients;
 use api::deadline::Deadline;
 use api::demand::Demand;
@@ -61,6 +62,8 @@ pub struct Agent {
     served: Served,
     /// Whether the agent receives what it works from.
     pub inputs: Inputs,
+    /// What the API server must still learn from this node.
+    pub(crate) unreconciled: Unreconciled,
     /// The labels of all namespaces, while a pool needs them.
     pub namespaces: Namespaces,
     reading: Mutex<Option<NodeReading>>,
@@ -83,7 +86,8 @@ impl Health for Agent {
     }
 
     fn ready(&self) -> Result<(), String> {
-        let problems = self.inputs.problems();
+        let mut problems = self.inputs.problems();
+        problems.extend(self.unreconciled.problems());
         if problems.is_empty() {
             return Ok(());
         }
@@ -108,6 +112,7 @@ impl Agent {
             served: Served::new("agent", |all| metrics.register(all)),
             metrics,
             inputs: Inputs::default(),
+            unreconciled: Unreconciled::default(),
             namespaces: Namespaces::default(),
             reading: Mutex::new(None),
             event_slots: Arc::new(Semaphore::new(EVENTS_IN_FLIGHT)),

@@ -186,6 +186,8 @@ fn trigger(reconcilers: &Reconcilers, pool: Option<PoolName>) {
 /// Pools with files on this node have work to do even if the API server no longer has them.
 async fn start_local_pools(agent: Arc<Agent>, reconcilers: Reconcilers) {
     for pool in agent.stores.pools() {
+        let problem = "its files have not been compared with the API server since the agent started";
+        agent.unreconciled.set(&pool, Some(problem.to_owned()));
         let _ = reconcilers(&pool).send(Message::Reconcile).await;
     }
 }

@@ -117,6 +117,7 @@ impl PoolReconciler {
         let target = self.context.target(api)?;
         if target.accepted.is_none() && self.context.file().await?.is_none() {
             self.context.agent.metrics.holds_nothing(&self.context.pool);
+            self.context.agent.unreconciled.set(&self.context.pool, None);
             return Ok(());
         }
         let first = if self.blocks.is_proven() {
@@ -138,6 +139,13 @@ impl PoolReconciler {
             // If the API server rejects one object, the rest of the pool is still reconciled.
             refused.get_or_insert(failure);
         }
+        let problem = if self.blocks.is_proven() {
+            self.garbage.problem()
+        } else {
+            Some("its blocks have not been compared with the API server since the agent started")
+        };
+        let unreconciled = &self.context.agent.unreconciled;
+        unreconciled.set(&self.context.pool, problem.map(str::to_owned));
         refused.map_or(Ok(()), Err)
     }
 
@@ -155,11 +163,8 @@ impl PoolReconciler {
             Part::Claim if target.open => self.claims.claim_ahead(&mut self.blocks, target).await,
             Part::Claim => Ok(()),
             Part::Collect => {
-                let writes = [self.blocks.publisher().last_write(), self.addresses.last_write()];
-                let last_write = writes.into_iter().flatten().max();
-                self.garbage
-                    .collect(target, &mut self.addresses, last_write)
-                    .await
+                let publisher = self.blocks.publisher_mut();
+                self.garbage.collect(target, &mut self.addresses, publisher).await
             }
             Part::Report => self.usage.report(&mut self.blocks, target).await,
         }

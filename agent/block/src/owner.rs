@@ -55,7 +55,8 @@ pub enum Step {
     WriteFile(LocalBlock),
     /// Under the store's lock, remove the block from the file, if no lease has an address of it and none of its addresses rests.
     RemoveIfIdle,
-    /// Remove the block from the file: another node owns it or the API server has lost it, and it is idle, shared or being shared.
+    /// Remove the block from the file: another node owns it, or the API server has lost it and it is idle or shared. Each address
+    /// of it that a lease has needs an object from then on.
     Remove,
     /// Delete the object, if it is still the version that was read.
     Delete,
@@ -91,21 +92,10 @@ pub fn next(
             Phase::Orphaned => confirm(me, record, local.mode),
             _ => change_phase(record, Phase::Orphaned),
         },
-        Some(local) => foreign(local, usage),
+        // The block passed to another node while this one was away, or etcd was restored to a time when that node had it. The
+        // addresses of pods of this node become objects.
+        Some(_) => Step::Remove,
         None => Step::None,
-    }
-}
-
-/// Another node owns a block of the file: the block passed to it while this node was away, or etcd was restored to a time when it
-/// had the block. The node allocates nothing from the block any more. While pods have addresses of it, the entry stays, so that the
-/// node claims the block again when the other node has returned it ([`missing`]).
-fn foreign(local: LocalBlock, usage: Usage) -> Step {
-    match local.mode {
-        // Addresses of a shared block are objects of their own.
-        Mode::Sharing | Mode::Shared => Step::Remove,
-        _ if usage.is_idle() => Step::Remove,
-        Mode::Draining => Step::None,
-        Mode::Active => drain(local),
     }
 }
 
@@ -206,7 +196,7 @@ fn shared(local: Option<LocalBlock>, record: &BlockRecord) -> Step {
 /// addresses of it, each report restarts that quarantine.
 fn without_node(node: &str, record: &BlockRecord, local: Option<LocalBlock>, usage: Usage) -> Step {
     match local {
-        Some(local) if !is_still_ours(node, record) => foreign(local, usage),
+        Some(_) if !is_still_ours(node, record) => Step::Remove,
         Some(local) if local.mode == Mode::Active => Step::WriteFile(record.local(Mode::Draining)),
         Some(_) if !usage.is_idle() => Step::Report,
         _ => Step::None,

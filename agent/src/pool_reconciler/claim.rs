@@ -334,7 +334,7 @@ impl Claims {
             cidr: Some(cidr),
             asked,
             target,
-            entry: Entry::New,
+            entry: Entry::Closed,
         };
         blocks.write_block(about, claimed.local(Mode::Active)).await?;
         Ok(self.claimed(&name, cidr))

@@ -157,12 +157,15 @@ impl PoolContext {
         api: &Requests,
     ) -> Result<BTreeMap<IpAddr, IpAddress>, ReconcileError> {
         let all = api.addresses_of(&self.agent.config.node).await?;
-        let of_pool = all
-            .into_iter()
-            .filter(|address| address.spec.pool == self.pool.as_str());
-        Ok(of_pool
-            .filter_map(|address| Some((address.spec.address.parse().ok()?, address)))
-            .collect())
+        Ok(self.by_ip(&all))
+    }
+
+    /// Those of `all` that belong to this pool.
+    pub(super) fn by_ip(&self, all: &[IpAddress]) -> BTreeMap<IpAddr, IpAddress> {
+        all.iter()
+            .filter(|address| address.spec.pool == self.pool.as_str())
+            .filter_map(|address| Some((address.spec.address.parse().ok()?, address.clone())))
+            .collect()
     }
 
     /// The addresses of a block that have objects, whichever pool made them.

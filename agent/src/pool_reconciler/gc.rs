@@ -6,7 +6,10 @@
 
 use super::addresses::Addresses;
 use super::context::{PoolContext, Target};
+use super::publish::Publisher;
 use crate::liveness::{Conclusion, Namespace, PodState, conclude};
+use api::accepted_pool::AcceptedPool;
+use api::block_layout::address_name;
 use api::deadline::BACKGROUND_LIMIT;
 use api::requests::{ReconcileError, Requests, WriteResult};
 use api::{AddressState, IpAddress};
@@ -106,6 +109,8 @@ const SELDOM: u32 = 20;
 pub(super) struct GarbageCollector {
     context: PoolContext,
     suspects: Suspects,
+    /// Why the API server may not know an address of a pod of this node.
+    problem: Option<String>,
 }
 
 impl GarbageCollector {
@@ -113,15 +118,16 @@ impl GarbageCollector {
         Self {
             context,
             suspects: Suspects::default(),
+            problem: Some("its leases have not been compared with the API server yet".to_owned()),
         }
     }
 
-    /// Frees what is proven unused, and remembers what is suspect.
+    /// Frees what is proven unused, remembers what is suspect, and creates the missing objects of leases.
     pub(super) async fn collect(
         &mut self,
         target: &Target,
         addresses: &mut Addresses,
-        last_write: Option<Instant>,
+        publisher: &mut Publisher,
     ) -> Result<(), ReconcileError> {
         if self
             .suspects
@@ -133,18 +139,65 @@ impl GarbageCollector {
         self.suspects.looked = Some(Instant::now());
         self.release_ended(&target.api, addresses).await?;
         self.collect_leases(&target.api).await?;
-        if let (Some(_), Some(me)) = (&target.accepted, self.context.agent.identity())
+        let last_write = publisher.last_write().max(addresses.last_write());
+        if let (Some(accepted), Some(me)) = (&target.accepted, self.context.agent.identity())
             && self.suspects.must_list(
                 &me,
                 self.context.agent.config.daemon.observation_interval,
                 last_write,
             )
         {
-            let kept = self.collect_addresses(&target.api, &me).await?;
+            // The leases first: an object that a lease has exists before the lease does.
+            let leased = publisher.uncovered().await?;
+            let there = target.api.addresses_of(&self.context.agent.config.node).await?;
+            let kept = self.collect_addresses(&target.api, &me, &there).await?;
+            let there = self.context.by_ip(&there);
+            let conflict = match me {
+                NodeIdentity::Registered(_) => {
+                    publisher.write_missing(target, accepted, leased, &there).await?
+                }
+                NodeIdentity::Gone(_) => None,
+            };
+            self.problem = match conflict {
+                Some(ip) => Some(self.describe_conflict(&target.api, accepted, ip).await?),
+                None => None,
+            };
             self.suspects.listed = Some(Instant::now());
-            self.suspects.kept_as = kept.then_some(me);
+            self.suspects.kept_as = (kept && conflict.is_none()).then_some(me);
+        }
+        if target.accepted.is_none() {
+            self.problem = None;
         }
         Ok(())
+    }
+
+    /// Why the object of a leased address could not be written.
+    async fn describe_conflict(
+        &self,
+        api: &Requests,
+        accepted: &AcceptedPool,
+        ip: IpAddr,
+    ) -> Result<String, ReconcileError> {
+        let name = address_name(&accepted.spec.address_space, ip);
+        let there: Option<IpAddress> = api.get(&name).await?;
+        let me = self.context.agent.config.node.as_str();
+        let Some(there) = there.filter(|there| there.spec.node.node != me) else {
+            return Ok(format!("ipaddresses.rdmanet.io {name} has just been changed"));
+        };
+        let (pod, node) = (there.spec.pod, there.spec.node.node);
+        let pod = pod.map_or_else(String::new, |pod| {
+            format!("pod {}/{} on ", pod.namespace, pod.name)
+        });
+        let why = format!(
+            "a pod of this node has {ip}, and ipaddresses.rdmanet.io {name} gives it to {pod}node {node}; delete one of the two pods"
+        );
+        tracing::error!(pool = %self.context.pool, %ip, object = name, node, "another node's object names an address that a pod of this node has");
+        Ok(why)
+    }
+
+    /// Why the API server may not know an address of a pod of this node; none if it knows all.
+    pub(super) fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
     }
 
     async fn collect_leases(&mut self, api: &Requests) -> Result<(), ReconcileError> {
@@ -288,12 +341,16 @@ impl GarbageCollector {
 
     /// Deletes the objects of this node that no lease has: of a failed ADD, or of an earlier boot. Returns whether the other
     /// objects are correct.
-    async fn collect_addresses(&mut self, api: &Requests, me: &NodeIdentity) -> Result<bool, ReconcileError> {
+    async fn collect_addresses(
+        &mut self,
+        api: &Requests,
+        me: &NodeIdentity,
+        there: &[IpAddress],
+    ) -> Result<bool, ReconcileError> {
         let mut kept = true;
-        let there = api.addresses_of(&self.context.agent.config.node).await?;
         let mut seen = HashSet::new();
         for address in there
-            .into_iter()
+            .iter()
             .filter(|address| address.spec.pool == self.context.pool.as_str())
             .filter(|address| address.spec.state != AddressState::Kept)
         {
@@ -314,7 +371,7 @@ impl GarbageCollector {
             });
             let is_leased = holds.await?;
             if is_leased {
-                kept &= self.context.rebind(api, me, &address).await?;
+                kept &= self.context.rebind(api, me, address).await?;
             }
             if is_leased || released.iter().any(|released| released.ip == ip) {
                 self.suspects.addresses.remove(&key);
@@ -323,7 +380,7 @@ impl GarbageCollector {
             seen.insert(key.clone());
             let suspected = suspected_for(&mut self.suspects.addresses, &key);
             if suspected >= self.context.agent.config.daemon.observation_interval
-                && self.free_address(api, &address, ip).await?
+                && self.free_address(api, address, ip).await?
             {
                 self.suspects.addresses.remove(&key);
             }

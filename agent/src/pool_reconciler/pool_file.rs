@@ -9,26 +9,30 @@ use api::accepted_pool::{AcceptedPool, Writer};
 use api::block_layout::BlockCidr;
 use api::requests::{ReconcileError, Requests};
 use block::owner::NodeIdentity;
-use block::{LocalBlock, Owner};
+use block::{LocalBlock, Mode, Owner};
 use ipam::clock::{Clock, KernelClock};
 use ipam::pool::{Confirmed, PoolFile};
 use kube::core::{Selector, SelectorExt};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Whether a block is already in the file.
+/// Whether the node allocates from a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Entry {
-    /// The block is not in the file yet, so other nodes may have created objects for its addresses.
-    New,
-    /// The block is in the file.
-    Existing,
+    /// The file does not have the block, or the block drains. So other nodes may have created objects for its addresses: before a
+    /// claim, or after a restore of etcd.
+    Closed,
+    /// The node allocates from the block, or shares it.
+    Open,
 }
 
 impl Entry {
     /// The case of a block that the file has as `local`.
     pub(super) fn of(local: Option<LocalBlock>) -> Self {
-        local.map_or(Self::New, |_| Self::Existing)
+        match local.map(|local| local.mode) {
+            None | Some(Mode::Draining) => Self::Closed,
+            Some(Mode::Active | Mode::Sharing | Mode::Shared) => Self::Open,
+        }
     }
 }
 
@@ -221,7 +225,7 @@ impl PoolFileWriter {
             .as_ref()
             .map(|accepted| accepted.spec.address_space.clone());
         let mut back: Vec<String> = Vec::new();
-        if let Some(space) = space.filter(|_| about.entry == Entry::New) {
+        if let Some(space) = space.filter(|_| about.entry == Entry::Closed) {
             let there = self.context.objects_in(&target.api, &space, cidr).await?;
             back = there.iter().map(ToString::to_string).collect();
         }

@@ -3,7 +3,8 @@
 //! counts as reserved.
 
 use super::addresses::Claimant;
-use super::context::{PoolContext, Target};
+use super::context::{PoolContext, RequestScope, Target};
+use super::sticky::StickyAddresses;
 use api::IpAddress;
 use api::accepted_pool::AcceptedPool;
 use api::block_layout::BlockCidr;
@@ -12,14 +13,19 @@ use api::requests::{ReconcileError, Requests, WriteResult};
 use common::cni::{Attachment, Error};
 use ipam::agent::{AskedBy, Pod};
 use ipam::interval::IntervalSet;
+use ipam::pool::BlockState;
 use ipam::range::bits;
 use ipam::store::{Lease, StoredLease};
-use std::collections::{HashMap, HashSet};
+use ipnetwork::IpNetwork;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 use std::time::Instant;
 
 /// The number of objects that are written at the same time. Pods of other nodes wait until all objects of a block exist.
 const AT_ONCE: usize = 8;
+
+/// A leased address with its lease.
+pub(super) type LeasedAddress = (IpAddr, StoredLease);
 
 /// The leases whose objects this process has created or renewed. A pre-existing object may have a DELETE in flight, from a time
 /// when no lease had the address. It must be renewed before this node relies on it.
@@ -73,30 +79,66 @@ impl Publisher {
     /// be written, because another node has just created one or because the object changed since it was listed.
     pub(super) async fn publish_leases(
         &mut self,
-        api: &Requests,
+        target: &Target,
         accepted: &AcceptedPool,
         within: &IntervalSet,
     ) -> Result<Option<IpAddr>, ReconcileError> {
-        self.last_write = Some(Instant::now());
+        let mut leased = self.leased().await?;
+        leased.retain(|(ip, _)| within.contains(bits(*ip)));
+        let there = self.context.own_addresses(&target.api).await?;
+        self.write_missing(target, accepted, leased, &there).await
+    }
+
+    /// The leased addresses that need an object: those that were allocated as objects, and those that no block in the file covers.
+    /// The API server loses such an object if etcd is restored, or if a person deletes it where no policy prevents that.
+    pub(super) async fn uncovered(&mut self) -> Result<Vec<LeasedAddress>, ReconcileError> {
+        let file = self.context.file().await?;
+        let mut leased = self.leased().await?;
+        let blocks: Vec<IpNetwork> = file
+            .iter()
+            .flat_map(|file| &file.blocks)
+            .filter(|block| block.state != BlockState::Shared)
+            .map(|block| block.cidr)
+            .collect();
+        let is_covered = |ip: IpAddr| blocks.iter().any(|cidr| cidr.contains(ip));
+        leased.retain(|(ip, stored)| stored.lease.api.contains(ip) || !is_covered(*ip));
+        Ok(leased)
+    }
+
+    /// The addresses of all leases.
+    async fn leased(&mut self) -> Result<Vec<LeasedAddress>, ReconcileError> {
         let leases = self.context.agent.stores.leases(&self.context.pool).await?;
         self.published.keep(&leases.intact);
-        let there = self.context.own_addresses(api).await?;
-        let ips = |stored: &'_ StoredLease| stored.lease.addresses().collect::<Vec<_>>();
-        let all = leases
-            .intact
-            .iter()
-            .flat_map(|stored| ips(stored).into_iter().map(move |ip| (ip, stored)));
-        let missing: Vec<(IpAddr, &StoredLease)> = all
-            .filter(|(ip, _)| within.contains(bits(*ip)))
-            .filter(|(ip, stored)| !(there.contains_key(ip) && self.published.has(*ip, stored)))
-            .collect();
+        let ips = |stored: StoredLease| {
+            let ips: Vec<IpAddr> = stored.lease.addresses().collect();
+            ips.into_iter().map(move |ip| (ip, stored.clone()))
+        };
+        Ok(leases.intact.into_iter().flat_map(ips).collect())
+    }
+
+    /// Creates or renews the object of each of the addresses that has no reliable one. `there`: the objects of this node, listed
+    /// after the leases were read.
+    pub(super) async fn write_missing(
+        &mut self,
+        target: &Target,
+        accepted: &AcceptedPool,
+        mut leased: Vec<LeasedAddress>,
+        there: &BTreeMap<IpAddr, IpAddress>,
+    ) -> Result<Option<IpAddr>, ReconcileError> {
+        leased.retain(|(ip, stored)| !(there.contains_key(ip) && self.published.has(*ip, stored)));
+        if !leased.is_empty() {
+            self.last_write = Some(Instant::now());
+        }
         let mut in_the_way = None;
-        for some in missing.chunks(AT_ONCE) {
-            let objects = some
-                .iter()
-                .map(|(ip, stored)| self.object_of(accepted, *ip, &stored.lease, there.get(ip)))
-                .collect::<Result<Vec<_>, _>>()?;
-            let written = futures::future::join_all(objects.iter().map(|object| write(api, object))).await;
+        for some in leased.chunks(AT_ONCE) {
+            let writes = some.iter().map(async |(ip, stored)| {
+                let object = match there.get(ip) {
+                    Some(object) => claimed(object, &of_pod(&of_lease(&stored.lease), &stored.lease)),
+                    None => self.new_object(target, accepted, *ip, &stored.lease).await?,
+                };
+                write(&target.api, &object).await
+            });
+            let written = futures::future::join_all(writes).await;
             let mut failure = None;
             for ((ip, stored), written) in some.iter().zip(written) {
                 match written {
@@ -110,43 +152,43 @@ impl Publisher {
         Ok(in_the_way)
     }
 
-    /// The object of a lease: a new version of `object`, or a new one.
-    fn object_of(
+    /// A new object of a lease.
+    async fn new_object(
         &self,
+        target: &Target,
         accepted: &AcceptedPool,
         ip: IpAddr,
         lease: &Lease,
-        object: Option<&IpAddress>,
     ) -> Result<IpAddress, Error> {
         let asked = of_lease(lease);
-        let claimant = Claimant {
-            asked: &asked,
-            pod: Pod::of(&lease.sandbox),
-            holder: None,
-        };
-        match object {
-            Some(object) => Ok(claimed(object, &claimant)),
-            None => claimant.new_address(&self.context, accepted, ip),
+        let mut claimant = of_pod(&asked, lease);
+        if lease.api.contains(&ip) {
+            let pending = None;
+            let scope = RequestScope {
+                target,
+                accepted,
+                pending,
+            };
+            // If the API server does not know the pod, the address is not kept for it.
+            let _ = StickyAddresses::new(&self.context, scope)
+                .identify(&mut claimant)
+                .await;
         }
+        claimant.new_address(&self.context, accepted, ip)
     }
 
     /// The number of leases of the block without a reliable object.
     pub(super) async fn unpublished(
-        &self,
+        &mut self,
         api: &Requests,
         cidr: Option<BlockCidr>,
     ) -> Result<u64, ReconcileError> {
         let Some(cidr) = cidr else { return Ok(0) };
-        let leases = self.context.agent.stores.leases(&self.context.pool).await?;
+        let mut leased = self.leased().await?;
         let there = self.context.own_addresses(api).await?;
-        let all = leases
-            .intact
-            .iter()
-            .flat_map(|stored| stored.lease.addresses().map(move |ip| (ip, stored)));
-        Ok(all
-            .filter(|(ip, _)| cidr.network().contains(*ip))
-            .filter(|(ip, stored)| !(there.contains_key(ip) && self.published.has(*ip, stored)))
-            .count() as u64)
+        leased.retain(|(ip, _)| cidr.network().contains(*ip));
+        leased.retain(|(ip, stored)| !(there.contains_key(ip) && self.published.has(*ip, stored)));
+        Ok(leased.len() as u64)
     }
 
     pub(super) async fn publish(&mut self, target: &Target, cidr: BlockCidr) -> Result<(), ReconcileError> {
@@ -154,7 +196,7 @@ impl Publisher {
             return Ok(());
         };
         // The block is shared only when `unpublished` finds no lease without an object.
-        self.publish_leases(&target.api, accepted, &[cidr.interval()].into_iter().collect())
+        self.publish_leases(target, accepted, &[cidr.interval()].into_iter().collect())
             .await
             .map(|_| ())
     }
@@ -173,6 +215,15 @@ fn of_lease(lease: &Lease) -> AskedBy {
     AskedBy {
         owner: lease.owner.clone(),
         network: lease.network.clone(),
+    }
+}
+
+/// The pod of a lease, as the claimant of an address that no holder keeps.
+fn of_pod<'a>(asked: &'a AskedBy, lease: &Lease) -> Claimant<'a> {
+    Claimant {
+        asked,
+        pod: Pod::of(&lease.sandbox),
+        holder: None,
     }
 }
 

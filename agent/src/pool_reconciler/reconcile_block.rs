@@ -13,12 +13,11 @@ use api::accepted_pool::AcceptedPool;
 use api::block_layout::BlockCidr;
 use api::convert::{IN_USE, block_record, cidr_of, in_use, new_block, now, with_record};
 use api::requests::{ReconcileError, Requests, WriteResult};
-use block::owner::{Desired, NodeIdentity, Step, is_still_ours, next};
-use block::{BlockRecord, LocalBlock, Mode, Phase, Usage};
+use block::owner::{Desired, NodeIdentity, Step, next};
+use block::{BlockRecord, LocalBlock, Mode, Usage};
 use ipam::clock::{Clock, KernelClock};
 use ipam::range::Family;
-use std::collections::{BTreeSet, HashMap, HashSet};
-use std::time::Instant;
+use std::collections::{BTreeSet, HashSet};
 
 /// Whether an administrator has deleted the block. Its object stays until its owner returns it.
 fn is_being_deleted(block: &IpBlock) -> bool {
@@ -58,8 +57,6 @@ pub(super) struct BlockReconciler {
     proven: bool,
     /// The blocks already compared, until `proven` is set.
     compared: HashSet<String>,
-    /// When each block of the file was last found to have another owner.
-    foreign: HashMap<String, Instant>,
     /// The block at which the last round was interrupted.
     cut_at: Option<String>,
 }
@@ -74,7 +71,6 @@ impl BlockReconciler {
             namesakes: Namesakes::new(context.clone()),
             proven: false,
             compared: HashSet::new(),
-            foreign: HashMap::new(),
             cut_at: None,
             context,
         }
@@ -95,10 +91,6 @@ impl BlockReconciler {
     }
 
     /// The publisher of the leases of this node.
-    pub(super) fn publisher(&self) -> &Publisher {
-        &self.publisher
-    }
-
     pub(super) fn publisher_mut(&mut self) -> &mut Publisher {
         &mut self.publisher
     }
@@ -187,9 +179,6 @@ impl BlockReconciler {
         desired: Desired,
         target: &Target,
     ) -> Result<(), ReconcileError> {
-        if self.had_another_owner(name) {
-            return Ok(());
-        }
         let mut freshness = self.freshness(name);
         for _ in 0..STEPS {
             let asked = KernelClock.since_boot()?;
@@ -213,10 +202,6 @@ impl BlockReconciler {
             if step == Step::None {
                 let Some(block) = block else { return Ok(()) };
                 return match (&me, in_file, cidr) {
-                    (_, Some(_), _) if self.is_foreign(&block) => {
-                        self.note_foreign(name);
-                        Ok(())
-                    }
                     (NodeIdentity::Gone(_), Some(_), Some(cidr)) if in_use(&block) && used.is_idle() => {
                         self.report_use(&target.api, name, &block, cidr).await
                     }
@@ -273,7 +258,7 @@ impl BlockReconciler {
 
     /// The entry of the file for a block, and the use of the block on this node.
     async fn local_state(
-        &self,
+        &mut self,
         api: &Requests,
         name: &str,
         cidr: Option<BlockCidr>,
@@ -309,7 +294,7 @@ impl BlockReconciler {
                 self.known.note(name, Some(after));
                 if let Some(local) = then {
                     // The block may have had other owners since. The view of the pool must be as fresh as for a new claim.
-                    if about.entry == Entry::New
+                    if about.entry == Entry::Closed
                         && local.mode == Mode::Active
                         && !self.admitted(target, cidr).await?
                     {
@@ -322,13 +307,7 @@ impl BlockReconciler {
             (Step::Report, Some(block), Some(cidr)) => {
                 self.report_use(&target.api, name, &block, cidr).await?;
             }
-            (Step::WriteFile(local), block, _) => {
-                if block.is_some_and(|block| self.is_foreign(&block)) {
-                    let leased = self.leased_in(cidr).await?;
-                    tracing::warn!(pool = %self.context.pool, block = name, leased, "another node owns a block that pods of this node have addresses of");
-                }
-                self.write_block(about, local).await?;
-            }
+            (Step::WriteFile(local), ..) => self.write_block(about, local).await?,
             (Step::RemoveIfIdle, ..) => {
                 if self.file.remove_block(name, Removal::IfIdle).await? {
                     tracing::info!(pool = %self.context.pool, block = name, "returning an idle block");
@@ -350,26 +329,6 @@ impl BlockReconciler {
             _ => return Ok(Freshness::Read),
         }
         Ok(Freshness::Known)
-    }
-
-    /// Notes that another node owns a block of the file. The watch selects the blocks of this node, so it does not report that the
-    /// other node returns this one.
-    fn note_foreign(&mut self, name: &str) {
-        self.known.note(name, None);
-        self.foreign.insert(name.to_owned(), Instant::now());
-    }
-
-    /// Whether another node owned the block a moment ago. It takes two requests to learn that it still does.
-    fn had_another_owner(&mut self, name: &str) -> bool {
-        let pause = self.context.agent.config.daemon.report_interval;
-        self.foreign.retain(|_, noted| noted.elapsed() < pause);
-        self.foreign.contains_key(name)
-    }
-
-    /// Whether another node owns the block.
-    fn is_foreign(&self, block: &IpBlock) -> bool {
-        let record = block_record(block);
-        record.phase != Phase::Shared && !is_still_ours(&self.context.agent.config.node, &record)
     }
 
     async fn leased_in(&self, cidr: Option<BlockCidr>) -> Result<u64, ReconcileError> {
@@ -423,7 +382,7 @@ impl BlockReconciler {
         );
         self.write_block(
             BlockStep {
-                entry: Entry::New,
+                entry: Entry::Closed,
                 ..about
             },
             then,

@@ -317,7 +317,7 @@ async fn publish_reserved(
         if !reserved.is_empty() {
             in_the_way = reconciler
                 .publisher_mut()
-                .publish_leases(&target.api, accepted, &reserved)
+                .publish_leases(target, accepted, &reserved)
                 .await?
                 .or(in_the_way);
         }

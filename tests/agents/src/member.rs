@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tests::programs::program;
@@ -20,6 +21,8 @@ pub struct Member {
     /// The node's name and its agent's token.
     pub identity: Identity,
     dir: TempDir,
+    /// The length of the log when the agent last started.
+    log_start: AtomicUsize,
     flags: Vec<String>,
     environment: Vec<(String, String)>,
 }
@@ -121,6 +124,7 @@ impl Member {
             agent: Daemon::new(format!("the agent of {name}"), &dir.path().join("log")),
             identity,
             dir,
+            log_start: AtomicUsize::new(0),
             flags,
             environment: Vec::new(),
         };
@@ -200,19 +204,26 @@ impl Member {
             .arg("--collector")
             .arg(self.collector())
             .args(&self.flags);
+        self.log_start.store(self.log().len(), Ordering::SeqCst);
         self.agent.spawn(&mut command);
     }
 
-    /// The address on which the agent serves metrics.
+    /// The address on which the running agent serves metrics.
     pub fn listens(&self) -> Option<String> {
         let line = self
             .log()
+            .get(self.log_start.load(Ordering::SeqCst)..)?
             .lines()
             .rev()
             .find(|line| line.contains("the agent listens"))?
             .to_owned();
         let line: Value = serde_json::from_str(&line).ok()?;
         Some(line["address"].as_str()?.to_owned())
+    }
+
+    /// Whether the agent's probe reports that it is ready.
+    pub fn is_ready(&self) -> bool {
+        self.listens().is_some() && self.get("/readyz").starts_with("HTTP/1.1 200")
     }
 
     /// The value of a metric, by its name and labels as the agent prints them; 0 if the agent has no such metric.

@@ -111,7 +111,10 @@ async fn a_returning_node_allocates_nothing_from_a_block_that_passed_to_another(
     lost.becomes(&site.server, again);
     lost.start();
     until("nothing is allocated from the block", async || {
-        lost.blocks("rail0", "active").is_empty() && lost.log().contains("another node owns a block")
+        lost.blocks("rail0", "active").is_empty()
+            && lost
+                .log()
+                .contains("removed a block that this node does not own any more")
     })
     .await;
     lost.refused("rail0", &Attachment::of("two"), &[11, 110], &[]);

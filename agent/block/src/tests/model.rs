@@ -34,8 +34,7 @@ enum Fault {
     Death,
     /// The API server loses the block: an administrator deletes it, or etcd is restored to a time before the claim.
     Erasure,
-    /// etcd is restored to a time when the machine owned the block that the other machine has now. The administrator follows
-    /// docs/operate.md: the pool selects no node at first.
+    /// etcd is restored from an earlier snapshot. The administrator follows docs/operate.md: the pool selects no node at first.
     Restore,
 }
 
@@ -60,8 +59,8 @@ struct Scenario {
     both_fail: bool,
     /// Whether the Node of a machine is deleted only if the machine is dead or its agent learns of the deletion.
     fenced: bool,
-    /// Whether no node claims a block that is in another node's file, and the pool selects its nodes again only after each node
-    /// owns what is in its file. The docs require this after a restore of etcd.
+    /// Whether no node claims a lost block before the node whose file has it, and the pool selects its nodes again only after each agent
+    /// is ready. The docs require this after a restore of etcd.
     orderly: bool,
     /// Whether the second machine is a thief: it has its own node's token, runs no agent, and sends every request that the
     /// policies admit.
@@ -115,6 +114,8 @@ enum Event {
     Check(usize),
     Release(usize),
     Keep(usize),
+    /// The agent creates or renews the object of a lease that no block of its file covers.
+    Publish(usize),
     Crash(usize),
     Restart(usize),
     Execute(usize, bool),
@@ -124,7 +125,8 @@ enum Event {
     Heal(usize),
     DeleteNode(usize),
     Erase,
-    Restore(usize),
+    TakeSnapshot,
+    Restore,
     /// The pool selects its nodes again.
     Select,
     Die(usize),

@@ -148,6 +148,17 @@ pub(super) struct Observer {
     pub(super) address: Option<(Stamp, bool)>,
 }
 
+/// A snapshot of etcd. A path contains one at most.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Snapshot {
+    /// No snapshot exists yet.
+    None,
+    /// The block and the address at that time. Their stamps are [`PAST`].
+    Taken(Option<Object>, Option<Address>),
+    /// etcd was restored from it, or cannot be restored any more.
+    Used,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct World {
     pub(super) block: Option<Object>,
@@ -162,8 +173,11 @@ pub(super) struct World {
     /// Requests that were sent and are not executed yet. The sender may have timed out.
     pub(super) wire: Vec<(Sender, Op)>,
     pub(super) faults: u8,
+    /// The API server has lost the block, and no machine has claimed it since.
+    pub(super) erased: bool,
     /// The pool selects no node.
     pub(super) deselected: bool,
+    pub(super) snapshot: Snapshot,
     /// The machines that have failed, for stories in which each of them fails once.
     pub(super) failed: [bool; MACHINES],
 }
@@ -191,12 +205,16 @@ pub(super) struct Rules {
     pub(super) claim_check: bool,
     /// Whether address objects are listed before the node allocates from a claimed block.
     pub(super) list_after_claim: bool,
+    /// Whether address objects are listed before the node allocates again from a block that drained.
+    pub(super) list_after_draining: bool,
     /// Whether a pre-existing address object is renewed before it is used.
     pub(super) touch_found: bool,
     /// Whether an object counts as published for a lease only after it was created or renewed for it.
     pub(super) renew_published: bool,
     /// Whether the block is read again after the address object was created.
     pub(super) check_shared: bool,
+    /// Whether an agent creates or renews the object of a lease that no block of its file covers.
+    pub(super) publish_uncovered: bool,
     /// Whether answers are discarded before a quarantine can have passed since they were read.
     pub(super) fresh_answers: bool,
 }
@@ -215,9 +233,11 @@ impl Default for Rules {
             claims_used: true,
             claim_check: true,
             list_after_claim: true,
+            list_after_draining: true,
             touch_found: true,
             renew_published: true,
             check_shared: true,
+            publish_uncovered: true,
             fresh_answers: true,
         }
     }
@@ -291,7 +311,9 @@ impl World {
             observers: vec![Observer::default(); MACHINES + controllers],
             wire: Vec::new(),
             faults: 0,
+            erased: false,
             deselected: false,
+            snapshot: Snapshot::None,
             failed: [false; MACHINES],
         }
     }

@@ -4,7 +4,7 @@
 use super::{Event, Fault, Scenario};
 use crate::Phase;
 use crate::owner::{Desired, NodeIdentity};
-use crate::tests::world::{Agent, Lease, MACHINES, View, World};
+use crate::tests::world::{Agent, Lease, MACHINES, Snapshot, View, World};
 
 impl Scenario {
     /// Whether machine `m` may fail in this way, now or later. If only one machine fails, it is the first: the machines are
@@ -68,10 +68,9 @@ impl Scenario {
             (None, NodeIdentity::Registered(_))
                 if file.is_none() && !world.deselected && (m == 0 || !self.one_owner) =>
             {
-                let restored = world.block.is_none() && self.fault_kinds.contains(&Fault::Erasure);
                 let other = &world.machines[1 - m];
                 let claims_again = other.file.is_some() || matches!(other.agent, Agent::Writing(_));
-                if !(restored && self.orderly && claims_again) {
+                if !(world.erased && self.orderly && claims_again) {
                     events.push(Event::Claim(m));
                 }
             }
@@ -79,6 +78,7 @@ impl Scenario {
                 if block.record.phase == Phase::Shared
                     && lease == Lease::None
                     && self.sharing
+                    && !world.deselected
                     && (mine || view.address.is_none()) =>
             {
                 events.push(Event::TakeShared(m));
@@ -93,6 +93,10 @@ impl Scenario {
         if mine && matches!(lease, Lease::Local | Lease::Published) && self.machines_fail {
             events.push(Event::Keep(m));
         }
+        let others = view.address.is_some() && !mine;
+        if !others && world.lacks_object(&self.rules, m, view.address.as_ref()) {
+            events.push(Event::Publish(m));
+        }
         if self.machines_fail && file.is_some() {
             events.push(Event::Report(m));
         }
@@ -101,22 +105,23 @@ impl Scenario {
         }
     }
 
-    /// A restore of etcd, and the end of what follows it.
+    /// A snapshot of etcd, its restore, and the end of what follows the restore.
     pub(super) fn restore_events(&self, world: &World, events: &mut Vec<Event>) {
-        let owner = world.block.as_ref().map(|block| block.record.machine());
-        let restores = world.faults < self.faults && self.fault_kinds.contains(&Fault::Restore);
-        if let Some(earlier) = owner.map(|later| 1 - later)
-            && restores
-            && !world.is_shared()
-            && world.nodes[earlier].is_some()
-            && world.machines[earlier].file.is_none()
-        {
-            events.push(Event::Restore(earlier));
+        if self.may_restore(world) {
+            match world.snapshot {
+                Snapshot::None => events.push(Event::TakeSnapshot),
+                Snapshot::Taken(..) => events.push(Event::Restore),
+                Snapshot::Used => {}
+            }
         }
-        let owns = |m: usize| world.machines[m].file.is_none() || owner == Some(m);
-        if world.deselected && (!self.orderly || (0..MACHINES).all(owns)) {
+        if world.deselected && (!self.orderly || (0..MACHINES).all(|m| world.is_settled(&self.rules, m))) {
             events.push(Event::Select);
         }
+    }
+
+    /// Whether etcd may be restored, now or later.
+    pub(super) fn may_restore(&self, world: &World) -> bool {
+        world.faults < self.faults && self.fault_kinds.contains(&Fault::Restore)
     }
 
     pub(super) fn machine_events(&self, world: &World, m: usize, events: &mut Vec<Event>) {

@@ -2,13 +2,14 @@
 //! Shows that the model notices each missing guard.
 
 use super::scenarios::{
-    a_block_is_lost, a_block_returns_to_its_earlier_owner, requests, sharing_while_a_machine_fails,
+    a_block_is_lost, a_block_returns_to_its_earlier_owner, a_shared_block_is_restored, requests,
+    sharing_while_a_machine_fails,
 };
 use super::{Fault, Rules, Scenario, UNIQUE, violation};
 use crate::orphan::{OwnerState, Quarantine, decide};
-use crate::owner::{NodeIdentity, Step, next};
+use crate::owner::{Step, next};
 use crate::tests::world::QUARANTINES;
-use crate::{BlockRecord, LocalBlock, Mode, Owner, Phase, Usage, address};
+use crate::{LocalBlock, Mode, Phase, Usage, address};
 use std::time::Duration;
 
 fn assert_noticed(rules: Rules, mut scenario: Scenario) {
@@ -321,21 +322,29 @@ fn the_model_detects_a_pool_that_selects_nodes_too_early_after_a_restore() {
     assert_noticed(Rules::default(), scenario);
 }
 
-/// A node forgets the block of its pods if another node owns it.
+/// After a restore of etcd, the object of a pod's address is missing.
 #[test]
-fn the_model_detects_a_node_that_forgets_a_used_block_of_another_owner() {
+fn the_model_detects_a_lost_address_object_that_no_agent_creates_again() {
     let rules = Rules {
-        next: |me, record, local, usage, desired| {
-            let (NodeIdentity::Registered(Owner { node, .. }) | NodeIdentity::Gone(node)) = me;
-            let foreign = |record: &BlockRecord| record.phase != Phase::Shared && record.owner.node != *node;
-            if local.is_some() && record.is_some_and(foreign) {
-                return Step::Remove;
-            }
-            next(me, record, local, usage, desired)
-        },
+        publish_uncovered: false,
         ..Rules::default()
     };
-    assert_noticed(rules, a_block_returns_to_its_earlier_owner());
+    assert_noticed(rules, a_shared_block_is_restored());
+}
+
+/// After a restore of etcd, a block drains while another node creates the missing object of an address in it.
+#[test]
+#[ignore = "six million states: run it by hand with more_faults"]
+fn more_faults_the_model_detects_a_block_that_drained_and_is_used_without_a_list_of_address_objects() {
+    let rules = Rules {
+        list_after_draining: false,
+        ..Rules::default()
+    };
+    let scenario = Scenario {
+        epochs: 2,
+        ..a_shared_block_is_restored()
+    };
+    assert_noticed(rules, scenario);
 }
 
 /// A node whose Node is deleted while it claims a block again cannot report that pods use the block.
@@ -345,7 +354,7 @@ fn the_model_detects_a_block_that_is_claimed_again_and_counts_as_unused() {
         claims_used: false,
         ..Rules::default()
     };
-    assert_noticed(rules, a_block_returns_to_its_earlier_owner());
+    assert_noticed(rules, a_block_is_lost());
 }
 
 /// The one failure that no agent can guard against (`crate::orphan`).

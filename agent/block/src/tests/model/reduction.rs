@@ -8,7 +8,7 @@ use super::mutations::trusting;
 use super::scenarios::{requests, sharing_while_a_machine_fails};
 use super::{Fault, Scenario};
 use crate::owner::next;
-use crate::tests::world::{Agent, Lease, MACHINES, Object, Op, PAST, Rules, Sender, World, owner};
+use crate::tests::world::{Agent, Lease, MACHINES, Object, Op, PAST, Rules, Sender, Snapshot, World, owner};
 use crate::{BlockRecord, Phase, address};
 
 impl Scenario {
@@ -32,6 +32,9 @@ impl Scenario {
         for observer in &mut world.observers {
             observer.watched = observer.watched.filter(|(version, _)| Some(*version) == block);
             observer.address = observer.address.filter(|(version, _)| Some(*version) == address);
+        }
+        if !self.may_restore(world) {
+            world.snapshot = Snapshot::Used;
         }
         for m in 0..MACHINES {
             self.forget_of(world, m);

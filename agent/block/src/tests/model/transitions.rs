@@ -5,7 +5,7 @@ use super::{Event, Scenario};
 use crate::orphan::OrphanAction;
 use crate::owner::{Desired, NodeIdentity, Step};
 use crate::tests::world::{
-    Address, Agent, Lease, Object, Observer, Op, Rules, Sender, View, World, owner, registration,
+    Address, Agent, Lease, Object, Observer, Op, PAST, Rules, Sender, Snapshot, View, World, registration,
 };
 use crate::{BlockRecord, LocalBlock, Mode, Phase, address};
 
@@ -23,6 +23,7 @@ impl Scenario {
         }
         let version = view.block.as_ref().map_or(0, |block| block.version);
         let idle = world.usage(&self.rules, m, None).is_idle();
+        let objects = self.rules.list_after_draining && world.address.is_some();
         let machine = &mut world.machines[m];
         machine.agent = Agent::Idle(None);
         match step {
@@ -39,23 +40,14 @@ impl Scenario {
             Step::Report => {
                 world.send(m, Op::Report { version, used: true }, None);
             }
+            // The node lists the objects in a block before it allocates from it again. The block has no other address.
+            Step::WriteFile(local) if local.mode == Mode::Active && objects => machine.file = None,
             Step::WriteFile(local) => machine.file = Some(local),
             Step::RemoveIfIdle if idle || !self.rules.idle_check => machine.file = None,
             Step::RemoveIfIdle => {}
             Step::Remove => machine.file = None,
             Step::Delete => world.send(m, Op::Delete { version }, None),
-            Step::Publish => {
-                let registration = registration(&view.me)?;
-                let mine = view.address.filter(|address| address.machine == m);
-                let op = match mine {
-                    Some(address) => Op::TouchAddress { uid: address.uid },
-                    None => Op::CreateAddress {
-                        machine: m,
-                        registration,
-                    },
-                };
-                world.send(m, op, None);
-            }
+            Step::Publish => world.publish(m, &view)?,
         }
         Some(())
     }
@@ -180,6 +172,22 @@ impl World {
     fn send(&mut self, m: usize, op: Op, then: Option<LocalBlock>) {
         self.wire.push((Sender::Agent(m), op.clone()));
         self.machines[m].agent = Agent::Waiting(op, then);
+    }
+
+    /// The agent creates or renews the object of its lease.
+    fn publish(&mut self, m: usize, view: &View) -> Option<()> {
+        let machine = m;
+        let registration = registration(&view.me)?;
+        let mine = view.address.as_ref().filter(|address| address.machine == m);
+        let op = match mine {
+            Some(address) => Op::TouchAddress { uid: address.uid },
+            None => Op::CreateAddress {
+                machine,
+                registration,
+            },
+        };
+        self.send(m, op, None);
+        Some(())
     }
 
     fn view(&self, m: usize) -> Option<&View> {
@@ -348,6 +356,8 @@ impl World {
             Event::Check(m) => self.check(&scenario.rules, m)?,
             Event::Release(m) => self.release(m)?,
             Event::Keep(m) => self.keep(&scenario.rules, m)?,
+            Event::Publish(m) => self.publish(m, &self.view(m)?.clone())?,
+            Event::TakeSnapshot => self.take_snapshot(),
             Event::Execute(index, lost) => scenario.execute(self, index, lost),
             Event::Steal(ref op) => self.execute(&scenario.rules, op).then_some(())?,
             Event::Decider(observer) => scenario.decide(self, observer)?,
@@ -401,9 +411,10 @@ impl World {
             // The API server restarts without the object. Requests that were sent before never take effect.
             Event::Erase => {
                 self.block = None;
+                self.erased = true;
                 self.wire.clear();
             }
-            Event::Restore(m) => self.restore(m),
+            Event::Restore => self.restore(),
             Event::Cut(m) => self.machines[m].cut = true,
             Event::Heal(m) => self.machines[m].cut = false,
             Event::DeleteNode(m) => self.nodes[m] = None,
@@ -420,19 +431,37 @@ impl World {
         }
     }
 
-    /// The API server has the block as machine `m` once claimed it. Agents and controllers start again.
-    fn restore(&mut self, m: usize) {
-        let Some(registration) = self.nodes[m] else { return };
+    fn take_snapshot(&mut self) {
+        let block = self.block.clone().map(|block| Object {
+            version: PAST,
+            ..block
+        });
+        let address = self
+            .address
+            .clone()
+            .map(|address| Address { uid: PAST, ..address });
+        self.snapshot = Snapshot::Taken(block, address);
+    }
+
+    /// The API server has the block and the address of the snapshot. Agents and controllers start again.
+    fn restore(&mut self) {
+        let Snapshot::Taken(block, address) = std::mem::replace(&mut self.snapshot, Snapshot::Used) else {
+            return;
+        };
         self.wire.clear();
         self.observers.fill(Observer::default());
         for machine in &mut self.machines {
-            (machine.agent, machine.published) = (Agent::Idle(None), false);
+            machine.published = false;
+            if machine.on {
+                machine.agent = Agent::Idle(None);
+            }
         }
-        self.block = Some(Object {
-            record: BlockRecord::claimed(&owner(m, registration)),
-            version: self.fresh(),
-            used: false,
-        });
+        self.block = None;
+        self.address = None;
+        let version = self.fresh();
+        self.block = block.map(|block| Object { version, ..block });
+        let uid = self.fresh();
+        self.address = address.map(|address| Address { uid, ..address });
         self.deselected = true;
     }
 

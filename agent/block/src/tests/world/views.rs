@@ -105,6 +105,7 @@ impl World {
         let fits = |wanted: Stamp| version.is_some_and(|now| now == wanted || !rules.preconditions);
         match op {
             Op::Create { record, used } if self.block.is_none() => {
+                self.erased = false;
                 self.block = Some(Object {
                     record: record.clone(),
                     version: self.fresh(),
@@ -287,6 +288,36 @@ impl World {
         });
         let address = self.address.as_ref();
         local || address.is_some_and(|address| address.machine == machine && address.orphaned)
+    }
+
+    /// Whether a lease of machine `m` has the address, no block in the file covers it, and the agent has not created or renewed its
+    /// object. `listed`: the object, if a list contained it.
+    pub(in crate::tests) fn lacks_object(&self, rules: &Rules, m: usize, listed: Option<&Address>) -> bool {
+        let Machine { file, lease, .. } = self.machines[m];
+        let covered = file.is_some_and(|file| file.mode != Mode::Shared) && lease != Lease::Published;
+        rules.publish_uncovered && !covered && self.usage(rules, m, listed).unpublished > 0
+    }
+
+    /// Whether the agent of machine `m` is ready, and the API server has what the file and the lease of the machine need. A machine
+    /// that is off has no lease; after a quarantine its file allows nothing either.
+    pub(in crate::tests) fn is_settled(&self, rules: &Rules, m: usize) -> bool {
+        let machine = &self.machines[m];
+        let me = self.nodes[m].map(|registration| owner(m, registration));
+        let record = self.block.as_ref().map(|block| &block.record);
+        let owned = record.filter(|record| {
+            me.as_ref() == Some(&record.owner) && matches!(record.phase, Phase::Active | Phase::Draining)
+        });
+        let has_block = machine.file.is_none_or(|file| match file.mode {
+            Mode::Shared => self.is_shared(),
+            Mode::Active | Mode::Draining | Mode::Sharing => {
+                owned.is_some_and(|record| record.epoch == file.epoch)
+            }
+        });
+        if !machine.on {
+            return has_block || !machine.young;
+        }
+        let is_ready = !machine.is_mute() && machine.agent != Agent::Down && me.is_some();
+        is_ready && has_block && !self.lacks_object(rules, m, self.address.as_ref())
     }
 
     pub(in crate::tests) fn is_shared(&self) -> bool {

@@ -79,21 +79,22 @@ impl Distribution {
         }
     }
 
-    /// The configuration files of its container runtime. The first one that names a directory of plugins counts.
-    pub(super) fn runtime_files(self) -> &'static [&'static str] {
+    /// The configuration of its containerd. None on `OpenShift`, where an operator decides the directory, and on Talos, which
+    /// generates its configuration.
+    pub(super) fn containerd_config(self) -> Option<&'static str> {
         match self {
-            Self::Kubeadm => &[
-                "/etc/containerd/config.toml",
-                "/etc/crio/crio.conf",
-                "/etc/crio/crio.conf.d/10-crio.conf",
-            ],
-            Self::K3s => &["/var/lib/rancher/k3s/agent/etc/containerd/config.toml"],
-            Self::Rke2 => &["/var/lib/rancher/rke2/agent/etc/containerd/config.toml"],
-            Self::Microk8s => &["/var/snap/microk8s/current/args/containerd.toml"],
-            Self::K0s => &["/etc/k0s/containerd.toml"],
-            // On OpenShift an operator decides the directory, so no file of the node is read. Talos generates its configuration.
-            Self::OpenShift | Self::Talos => &[],
+            Self::Kubeadm => Some("/etc/containerd/config.toml"),
+            Self::K3s => Some("/var/lib/rancher/k3s/agent/etc/containerd/config.toml"),
+            Self::Rke2 => Some("/var/lib/rancher/rke2/agent/etc/containerd/config.toml"),
+            Self::Microk8s => Some("/var/snap/microk8s/current/args/containerd.toml"),
+            Self::K0s => Some("/etc/k0s/containerd.toml"),
+            Self::OpenShift | Self::Talos => None,
         }
+    }
+
+    /// Whether its nodes may run CRI-O with a configuration that an administrator wrote.
+    pub(super) fn may_run_crio(self) -> bool {
+        self == Self::Kubeadm
     }
 
     fn signs(self) -> &'static [Sign] {

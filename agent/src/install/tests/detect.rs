@@ -131,6 +131,24 @@ fn the_plugin_directory_of_the_runtime_overrides_the_default_one() {
 }
 
 #[test]
+fn the_last_file_of_crio_that_names_plugin_directories_counts() {
+    let node = Node::usual();
+    for (file, key, dir) in [
+        ("crio.conf", "plugin_dirs", "/srv/main"),
+        ("crio.conf.d/10-crio.conf", "plugin_dirs", "/srv/ten"),
+        ("crio.conf.d/50-site.conf", "plugin_dirs", "/srv/site"),
+        ("crio.conf.d/99-other.conf", "other_dirs", "/srv/other"),
+    ] {
+        node.write(&format!("{dir}/loopback"), "");
+        let text = format!("[crio.network]\n{key} = [\"{dir}\"]\n");
+        node.write(&format!("/etc/crio/{file}"), &text);
+    }
+    let (found, why) = node.target().find().unwrap();
+    assert_eq!(found, Path::new("/srv/site"));
+    assert_says(&why, "/etc/crio/crio.conf.d/50-site.conf names this directory");
+}
+
+#[test]
 fn an_invalid_plugin_directory_in_the_runtime_configuration_is_ignored() {
     let cni = "[plugins.\"io.containerd.grpc.v1.cri\".cni]\nbin_dir = ";
     for content in [

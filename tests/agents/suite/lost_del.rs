@@ -7,7 +7,7 @@ use apiserver::install::until;
 use serde_json::json;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 use tests::Daemon;
 
@@ -58,19 +58,19 @@ impl Host {
         self.collector.spawn(self.program("cni-ipoib").arg("collect"));
     }
 
-    /// ADD of a macvlan child with an address of `ranges`. `args`: what kubelet's runtime sends.
-    fn add(&self, attachment: &Attachment, args: &str) {
+    /// A call for a macvlan child with an address of `ranges`. `args`: what kubelet's runtime sends.
+    fn call(&self, verb: &str, attachment: &Attachment, args: &str, plugins: &Path) -> Output {
         let conf = json!({
             "cniVersion": "1.1.0", "name": "ranges0", "type": "cni-ipoib", "master": "eth0", "mode": "macvlan",
             "ipam": { "type": "rdma-ipam", "dataDir": self.data, "ranges": [[{ "subnet": "10.8.0.0/24" }]] },
         });
         let mut call = self
             .program("cni-ipoib")
-            .env("CNI_COMMAND", "ADD")
+            .env("CNI_COMMAND", verb)
             .env("CNI_CONTAINERID", &attachment.container)
             .env("CNI_IFNAME", "net1")
             .env("CNI_NETNS", &attachment.netns)
-            .env("CNI_PATH", program("rdma-ipam").parent().unwrap())
+            .env("CNI_PATH", plugins)
             .env("CNI_ARGS", args)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -78,18 +78,23 @@ impl Host {
             .unwrap();
         let text = conf.to_string();
         call.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-        let answer = call.wait_with_output().unwrap();
+        call.wait_with_output().unwrap()
+    }
+
+    fn add(&self, attachment: &Attachment, args: &str) {
+        let answer = self.call("ADD", attachment, args, program("rdma-ipam").parent().unwrap());
         let said = String::from_utf8_lossy(&answer.stdout);
         assert!(answer.status.success(), "ADD of {attachment:?}: {said}");
     }
 
     /// Makes the pod `name`, and attaches it in the namespace `netns`.
-    async fn pod(&self, site: &Site, name: &str, netns: &Named) {
+    async fn pod(&self, site: &Site, name: &str, netns: &Named) -> (Attachment, String) {
         let mut attachment = Attachment::of(name);
         attachment.netns = netns.path();
         let uid = site.pod(name, &self.name).await;
         let args = format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME={name};K8S_POD_UID={uid}");
         self.add(&attachment, &args);
+        (attachment, args)
     }
 
     /// The containers in the journal, and those with a lease.
@@ -185,6 +190,31 @@ async fn collection_continues_after_agent_and_collector_were_killed() {
     node.kill();
     host.start_collector();
     node.start();
+    let nothing = both(&[]);
+    until("the attachment and the lease are collected", async || {
+        host.left() == nothing
+    })
+    .await;
+}
+
+/// CRI-O does not repeat a DEL that fails (docs/install.md, "CRI-O"); containerd does not if ADD had failed.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_failed_del_leaves_is_collected_though_no_runtime_repeats_it() {
+    let (site, node) = Site::with_node().await;
+    let host = Host::new(&node, "failed-del");
+    // So that the directory is there when the other has gone.
+    let _last = Named::new("failed-last");
+    let netns = Named::new("failed-pod");
+    let (attachment, args) = host.pod(&site, "failed", &netns).await;
+    let no_plugins = tempfile::tempdir().unwrap();
+    let answer = host.call("DEL", &attachment, &args, no_plugins.path());
+    assert!(
+        !answer.status.success(),
+        "DEL found a plugin in an empty directory"
+    );
+    assert_eq!(host.left(), both(&["failed"]));
+    drop(netns);
+    site.remove_pod("failed").await;
     let nothing = both(&[]);
     until("the attachment and the lease are collected", async || {
         host.left() == nothing

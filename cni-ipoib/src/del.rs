@@ -20,8 +20,9 @@ use std::path::Path;
 /// addresses are released once no link has them any more.
 ///
 /// # Caveats
-/// If the link cannot be deleted, the addresses stay allocated, and the error makes the runtime retry. A
-/// link that the pod has moved into another namespace is not found there.
+/// If the link cannot be deleted, the addresses stay allocated, and DEL fails. containerd then retries, unless
+/// ADD had failed; CRI-O does not retry. Without a retry the agent collects (docs/design/garbage.md). A link
+/// that the pod has moved into another namespace is not found there.
 pub(crate) fn del(
     node: &Node,
     call: &Call,

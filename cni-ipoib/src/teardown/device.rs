@@ -24,7 +24,7 @@ const POLL: Duration = Duration::from_millis(20);
 /// Restores the link that was moved for `target`. Returns `false` if none was moved.
 ///
 /// # Errors
-/// The kernel refused, or the link has not returned yet: the runtime must retry.
+/// The kernel refused, or the link has not returned yet: the call must be repeated.
 pub(super) fn return_link(caller: &Caller<'_>, target: &DetachTarget<'_>) -> Result<bool, Error> {
     let (node, network) = (caller.node, caller.network());
     let intent = target.intent.as_ref();

@@ -12,7 +12,7 @@ use crate::rdma::transfer::{await_return, bring_back};
 /// Returns the device that was moved for `target`, if any.
 ///
 /// # Errors
-/// The kernel refused, or the device has not returned yet: the runtime must retry.
+/// The kernel refused, or the device has not returned yet: the call must be repeated.
 pub(super) fn return_device(caller: &Caller<'_>, target: &DetachTarget<'_>) -> Result<(), Error> {
     let node = caller.node;
     let intent = target.intent.as_ref();

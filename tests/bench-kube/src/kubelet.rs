@@ -2,7 +2,7 @@
 //! The start and the end of a pod's network, as kubelet and a container runtime call a plugin.
 //!
 //! A runtime that gets an error for ADD calls DEL for the same sandbox. Kubelet then starts another sandbox of the same
-//! pod after 10 to 15 s. A runtime repeats a DEL that failed. Source: `backOffPeriod` and
+//! pod after 10 to 15 s. A DEL that failed is repeated. Source: `backOffPeriod` and
 //! `workerBackOffPeriodJitterFactor` in `pkg/kubelet` of Kubernetes v1.37.1.
 
 use crate::call::Answer;

@@ -3,8 +3,9 @@
 //! of the distribution. It can be read only if all of the node's file system is mounted.
 
 use super::{Distribution, on_host};
+use glob::{Pattern, glob};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use toml_edit::{DocumentMut, Item};
 
 const CRIO_CONFIG: &str = "/etc/crio/crio.conf";
@@ -29,19 +30,66 @@ pub(super) fn plugin_dir(host: &Path, distribution: Distribution) -> Option<(Pat
     })
 }
 
+/// The directories in the last file that names any. containerd reads `file`, then what it imports, and each file overrides those
+/// before it (`LoadConfigWithPlugins` in containerd `cmd/containerd/server/config/config.go`).
+fn containerd(host: &Path, file: &str) -> Option<Named> {
+    let mut files = vec![file.to_owned()];
+    let mut last = None;
+    let mut next = 0;
+    while let Some(file) = files.get(next).cloned() {
+        next += 1;
+        let Some(config) = read(host, &file) else { continue };
+        let dirs = bin_dirs(&config);
+        let imports = config.get("imports").into_iter().flat_map(strings);
+        let imports = imports.flat_map(|import| imported(host, &file, &import));
+        let new: Vec<String> = imports.filter(|import| !files.contains(import)).collect();
+        files.extend(new);
+        if !dirs.is_empty() {
+            last = Some((dirs, file));
+        }
+    }
+    last
+}
+
 /// `plugins.*.cni.bin_dir`, and `bin_dirs` since containerd 2.1. The plugin is called `io.containerd.grpc.v1.cri` in version
 /// 2 of the file and `io.containerd.cri.v1.runtime` in version 3 (containerd `docs/cri/config.md`).
-fn containerd(host: &Path, file: &str) -> Option<Named> {
-    let config = read(host, file)?;
+fn bin_dirs(config: &DocumentMut) -> Vec<String> {
     let plugins = config.get("plugins").and_then(Item::as_table_like);
     let plugins = plugins.into_iter().flat_map(|plugins| plugins.iter());
     let cnis = plugins.filter_map(|(_, plugin)| plugin.get("cni"));
-    let dirs = cnis.flat_map(|cni| {
+    cnis.flat_map(|cni| {
         let one = cni.get("bin_dir").and_then(Item::as_str).map(str::to_owned);
         one.into_iter()
             .chain(cni.get("bin_dirs").into_iter().flat_map(strings))
-    });
-    Some((dirs.collect(), file.to_owned()))
+    })
+    .collect()
+}
+
+/// The files that `import` names in `parent`: a path or a pattern, relative to the directory of `parent`.
+fn imported(host: &Path, parent: &str, import: &str) -> Vec<String> {
+    let path = cleaned(&Path::new(parent).with_file_name(import));
+    if !import.contains('*') {
+        return path.to_str().map(str::to_owned).into_iter().collect();
+    }
+    let on_node = |path: PathBuf| Some(Path::new("/").join(path.strip_prefix(host).ok()?));
+    let directory = Pattern::escape(&host.to_string_lossy());
+    let pattern = on_host(Path::new(&directory), &path);
+    let found = glob(&pattern.to_string_lossy()).into_iter().flatten();
+    found
+        .filter_map(|path| on_node(path.ok()?)?.to_str().map(str::to_owned))
+        .collect()
+}
+
+/// `path` without `..`, so that each file has one name.
+fn cleaned(path: &Path) -> PathBuf {
+    let mut clean = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir => drop(clean.pop()),
+            component => clean.push(component),
+        }
+    }
+    clean
 }
 
 /// `crio.network.plugin_dirs` (cri-o `docs/crio.conf.5.md`) of the last file that has the key. CRI-O reads the files of the

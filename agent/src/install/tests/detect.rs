@@ -130,6 +130,31 @@ fn the_plugin_directory_of_the_runtime_overrides_the_default_one() {
     }
 }
 
+/// Drop-ins of containerd, such as those of GPU nodes.
+#[test]
+fn an_imported_file_of_containerd_overrides_the_file_that_imports_it() {
+    let node = Node::usual();
+    let cni = |dir: &str| format!("[plugins.'io.containerd.cri.v1.runtime'.cni]\nbin_dirs = ['{dir}']\n");
+    let imports = "imports = ['/etc/containerd/conf.d/*.toml', 'more.toml', '../containerd/config.toml', '/gone.toml']\n";
+    for (file, content) in [
+        ("config.toml", format!("{imports}{}", cni("/srv/main"))),
+        ("conf.d/50-site.toml", cni("/srv/site")),
+        ("conf.d/99-nvidia.toml", "version = 3\n".to_owned()),
+        ("more.toml", "imports = ['last.toml']\n".to_owned()),
+    ] {
+        node.write(&format!("/etc/containerd/{file}"), &content);
+    }
+    for dir in ["/srv/main", "/srv/site", "/srv/last"] {
+        node.write(&format!("{dir}/loopback"), "");
+    }
+    let (found, why) = node.target().find().unwrap();
+    assert_eq!(found, Path::new("/srv/site"));
+    assert_says(&why, "/etc/containerd/conf.d/50-site.toml names this directory");
+    node.write("/etc/containerd/config.toml", "imports = ['more.toml']\n");
+    node.write("/etc/containerd/last.toml", &cni("/srv/last"));
+    assert_eq!(node.target().find().unwrap().0, Path::new("/srv/last"));
+}
+
 #[test]
 fn the_last_file_of_crio_that_names_plugin_directories_counts() {
     let node = Node::usual();

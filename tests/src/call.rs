@@ -75,6 +75,14 @@ impl Call {
         self
     }
 
+    /// Adds the result of ADD to the configuration on standard input, as a runtime does for CHECK and DEL.
+    #[must_use]
+    pub fn prev_result(self, result: Value) -> Self {
+        let mut conf: Value = serde_json::from_slice(&self.stdin).expect("a configuration on standard input");
+        conf["prevResult"] = result;
+        self.stdin(conf.to_string())
+    }
+
     /// Runs the call and reads the output of the plugin and of its child processes.
     pub fn run(&self) -> Answer {
         let mut words = self.under.iter().cloned();

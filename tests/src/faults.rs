@@ -8,7 +8,7 @@
 mod life;
 
 use crate::trace::{Process, Scope, Step, Victim};
-use crate::{Conf, Node, Pod, Snapshot};
+use crate::{Conf, Node, Pod, Snapshot, Version};
 use nix::sys::signal::Signal;
 
 /// The interface in every pod of this module.
@@ -63,6 +63,8 @@ pub struct Kill {
 pub struct Faults<'n> {
     node: &'n Node,
     conf: &'n Conf,
+    /// The plugins of the killed call, and those of the cleanup.
+    versions: [Version; 2],
     /// The node without pods, and with one new pod.
     bare: Snapshot,
     with_pod: Snapshot,
@@ -71,17 +73,25 @@ pub struct Faults<'n> {
 impl<'n> Faults<'n> {
     /// Takes the current state of the node as the state that every cleanup must restore.
     pub fn new(node: &'n Node, conf: &'n Conf) -> Self {
-        // The very first attachment also creates directories.
-        let first = node.pod();
-        first.attach(conf, IFNAME);
-        first.detach(conf, IFNAME);
-        drop(first);
+        Self::between(node, conf, [Version::Today; 2])
+    }
+
+    /// Like [`Self::new`], where the first version's call is killed, and the second version cleans up.
+    pub fn between(node: &'n Node, conf: &'n Conf, versions: [Version; 2]) -> Self {
+        // The very first attachment of a version also creates directories.
+        for version in versions {
+            node.use_plugins(version);
+            let first = node.pod();
+            first.attach(conf, IFNAME);
+            first.detach(conf, IFNAME);
+        }
         let bare = node.settled_snapshot(&[]);
         let pod = node.pod();
         let with_pod = node.settled_snapshot(&[&pod]);
         Self {
             node,
             conf,
+            versions,
             bare,
             with_pod,
         }
@@ -132,6 +142,7 @@ impl<'n> Faults<'n> {
     }
 
     fn record(&self, verb: Verb, scope: Scope) -> Vec<Step> {
+        self.node.use_plugins(self.versions[0]);
         let pod = self.node.pod();
         let traced = match verb {
             Verb::Add => {

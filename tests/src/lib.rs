@@ -28,6 +28,7 @@ pub mod snapshot;
 pub mod storm;
 pub mod trace;
 pub mod traces;
+pub mod version;
 
 pub use call::{Answer, Call};
 pub use conf::Conf;
@@ -37,6 +38,7 @@ pub use pod::Pod;
 pub use serde_json::{Value, json};
 pub use snapshot::Snapshot;
 pub use traces::Traces;
+pub use version::Version;
 
 /// Prints a line past libtest's capture, so that the log of a successful run contains it.
 pub fn log_line(what: &str) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A node: the network namespace with the parents, in which the plugins run.
 
-use crate::{Answer, Call, Conf, Pod, programs};
+use crate::{Answer, Call, Conf, Pod, Version, programs};
 use common::netlink::{Link, Route, Socket};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
@@ -10,6 +10,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use tempfile::TempDir;
@@ -20,6 +21,7 @@ const NONE: Option<&str> = None;
 pub struct Node {
     dir: TempDir,
     pods: AtomicU32,
+    plugins: Mutex<Version>,
 }
 
 impl Node {
@@ -50,6 +52,7 @@ impl Node {
             let node = Self {
                 dir: TempDir::with_prefix("rdmanet-node-").unwrap(),
                 pods: AtomicU32::new(0),
+                plugins: Mutex::new(Version::Today),
             };
             for directory in ["bin", "netns"] {
                 fs::create_dir(node.path(directory)).unwrap();
@@ -114,9 +117,14 @@ impl Node {
     pub fn cni_path(&self) -> Vec<PathBuf> {
         vec![
             self.path("bin"),
-            programs::ours().to_owned(),
+            self.plugins.lock().unwrap().plugins().to_owned(),
             programs::peers().to_owned(),
         ]
+    }
+
+    /// Replaces both plugins by those of `version`, as an upgrade or a rollback does.
+    pub fn use_plugins(&self, version: Version) {
+        *self.plugins.lock().unwrap() = version;
     }
 
     /// The plugin `name`, found as a runtime finds it.

@@ -55,6 +55,21 @@ pub fn program(name: &str) -> PathBuf {
     found.entry(name.to_owned()).or_insert_with(find).clone()
 }
 
+/// The directory of the programs and manifests of an earlier version: `RDMANET_EARLIER`, which `tests/earlier` prints.
+pub fn earlier() -> &'static Path {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    FOUND.get_or_init(|| {
+        let dir = given("RDMANET_EARLIER")
+            .expect("set RDMANET_EARLIER to what `tests/earlier COMMIT` prints, or run `tests/all versions`");
+        assert!(
+            dir.join("rdma-ipam").is_file(),
+            "no programs in {}",
+            dir.display()
+        );
+        dir
+    })
+}
+
 /// Fails if `program` is older than its sources in this workspace. `build` is the command that builds it.
 fn require_fresh(program: &Path, build: &str) {
     let Some(root) = workspace() else { return };

@@ -21,16 +21,14 @@
 )]
 
 mod after;
-mod ledger;
 mod machine;
 mod replicas;
 mod tally;
 mod trouble;
 
-use agents::Site;
+use agents::{Ledger, Site};
 use apiserver::{Server, objects};
 use kube::Api;
-use ledger::Ledger;
 use machine::Machine;
 use replicas::Replicas;
 use serde_json::json;

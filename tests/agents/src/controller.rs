@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use tests::Daemon;
-use tests::programs::program;
+use tests::version::{Version, environment};
 
 /// Short times for tests: what takes minutes in a cluster takes one second.
 const USUAL: [&str; 8] = [
@@ -31,6 +31,7 @@ pub struct Controller {
     name: String,
     dir: PathBuf,
     token: String,
+    version: Version,
     process: Daemon,
 }
 
@@ -46,16 +47,22 @@ impl Deref for Controller {
 impl Controller {
     /// Creates the replica `name` of the controller of `server`, without starting it.
     pub async fn new(server: &Server, name: &str) -> Self {
+        Self::of(Version::Today, server, name).await
+    }
+
+    /// Like [`Self::new`], with the program of `version`.
+    pub async fn of(version: Version, server: &Server, name: &str) -> Self {
         let name = format!("rdmanet-controller-{name}");
         let dir = server.dir().to_owned();
         // `tests/apiserver/down` identifies the process by this path.
-        symlink(program("rdmanet-controller"), dir.join(&name)).unwrap();
+        symlink(version.program("rdmanet-controller"), dir.join(&name)).unwrap();
         let token = controller_token(&server.admin().await, &name).await;
         Self {
             process: Daemon::new(name.as_str(), &dir.join(&name).with_extension("log")),
             name,
             dir,
             token,
+            version,
         }
     }
 
@@ -75,13 +82,20 @@ impl Controller {
         let starts = self.starts();
         let usual = USUAL.chunks(2).filter(|pair| !flags.contains(&pair[0])).flatten();
         let mut command = Command::new(self.dir.join(&self.name));
-        command
-            .env_clear()
-            .env("KUBECONFIG", file)
-            .args(["--identity", &self.name, "--listen", "127.0.0.1:0"])
-            .args(usual)
-            .args(flags)
-            .arg("--short-quarantine-for-tests");
+        command.env_clear().env("KUBECONFIG", file).args([
+            "--identity",
+            &self.name,
+            "--listen",
+            "127.0.0.1:0",
+        ]);
+        let flags: Vec<String> = usual.chain(flags).map(|flag| (*flag).to_owned()).collect();
+        match self.version {
+            Version::Today => command.args(&flags).arg("--short-quarantine-for-tests"),
+            // A flag of today may be unknown to the earlier program.
+            Version::Earlier => command
+                .envs(environment(&flags))
+                .arg("--short-quarantine-for-tests"),
+        };
         let id = self.process.spawn(&mut command);
         let file = self.dir.join(&self.name).with_extension("pid");
         std::fs::write(file, id.to_string()).unwrap();
@@ -100,7 +114,13 @@ impl Controller {
 
     /// The number of times that the replica has logged that it listens.
     fn starts(&self) -> usize {
-        self.log().matches("serving metrics and health").count()
+        let log = self.log();
+        // The second sentence is that of versions before 23 November 2026.
+        let sentences = ["serving metrics and health", "the controller listens"];
+        sentences
+            .iter()
+            .map(|sentence| log.matches(sentence).count())
+            .sum()
     }
 
     /// The replica's name in the lease.

@@ -12,10 +12,14 @@
 )]
 
 pub mod controller;
+pub mod ledger;
 pub mod member;
+pub mod named;
 pub mod pools;
 
 pub use controller::Controller;
+pub use ledger::Ledger;
 pub use member::{Attachment, Member};
+pub use named::Named;
 pub use pools::{InTurn, Site};
 pub use tests::programs::program;

@@ -11,7 +11,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use tests::programs::program;
+use tests::version::{Version, environment};
 use tests::{Answer, Call, Daemon, daemon};
 
 /// A node with its agent and the plugin.
@@ -72,6 +72,11 @@ impl Attachment {
 
     /// A call of `rdma-ipam` for this interface, with the leases below `data`.
     pub fn call(&self, verb: &str, pool: &str, data: &Path) -> Call {
+        self.call_of(Version::Today, verb, pool, data)
+    }
+
+    /// Like [`Self::call`], of the plugin of `version`.
+    pub fn call_of(&self, version: Version, verb: &str, pool: &str, data: &Path) -> Call {
         let mut conf = json!({
             "cniVersion": "1.1.0", "name": "net", "type": "macvlan",
             "ipam": { "type": "rdma-ipam", "pool": pool, "dataDir": data },
@@ -84,7 +89,7 @@ impl Attachment {
             "IgnoreUnknown=1;K8S_POD_NAMESPACE={namespace};K8S_POD_NAME={name};K8S_POD_UID={}",
             self.uid
         );
-        Call::new(&program("rdma-ipam"))
+        Call::new(&version.program("rdma-ipam"))
             .env("CNI_COMMAND", verb)
             .env("CNI_CONTAINERID", self.container.as_str())
             .env("CNI_IFNAME", "net1")
@@ -190,7 +195,36 @@ impl Member {
 
     /// Starts the agent.
     pub fn start(&self) {
-        let mut command = Command::new(program("rdmanet-agent"));
+        let mut command = self.command(Version::Today);
+        command.arg("--collector").arg(self.collector()).args(&self.flags);
+        self.spawn(command);
+    }
+
+    fn spawn(&self, mut command: Command) {
+        self.log_start.store(self.log().len(), Ordering::SeqCst);
+        self.agent.spawn(&mut command);
+    }
+
+    /// Starts the agent of `version`, and waits until it listens.
+    pub async fn start_of(&self, version: Version) {
+        match version {
+            Version::Today => self.start(),
+            // A flag of today may be unknown to the earlier program.
+            Version::Earlier => {
+                let mut command = self.command(version);
+                command.envs(environment(&self.flags));
+                // Before there was a controller, agents had no such flag, and accepted each quarantine.
+                if version.has_controller() {
+                    command.arg("--short-quarantine-for-tests");
+                }
+                self.spawn(command);
+            }
+        }
+        until("the agent listens", async || self.listens().is_some()).await;
+    }
+
+    fn command(&self, version: Version) -> Command {
+        let mut command = Command::new(version.program("rdmanet-agent"));
         command
             .env_clear()
             .env("RDMANET_LISTEN", "127.0.0.1:0")
@@ -200,12 +234,8 @@ impl Member {
             .arg("--data-dir")
             .arg(self.data())
             .arg("--socket")
-            .arg(self.socket())
-            .arg("--collector")
-            .arg(self.collector())
-            .args(&self.flags);
-        self.log_start.store(self.log().len(), Ordering::SeqCst);
-        self.agent.spawn(&mut command);
+            .arg(self.socket());
+        command
     }
 
     /// The address on which the running agent serves metrics.
@@ -272,10 +302,25 @@ impl Member {
 
     /// Calls the plugin.
     pub fn call(&self, verb: &str, pool: &str, attachment: &Attachment) -> Answer {
+        self.call_of(Version::Today, verb, pool, attachment)
+    }
+
+    /// Calls the plugin of `version`.
+    pub fn call_of(&self, version: Version, verb: &str, pool: &str, attachment: &Attachment) -> Answer {
+        self.prepared(version, verb, pool, attachment).run()
+    }
+
+    /// Calls CHECK of the plugin of `version`, with the result of ADD. It must succeed.
+    pub fn check_of(&self, version: Version, pool: &str, attachment: &Attachment, result: Value) {
+        let call = self.prepared(version, "CHECK", pool, attachment);
+        call.prev_result(result).run().done();
+    }
+
+    /// A call of the plugin of `version`, to be run.
+    pub fn prepared(&self, version: Version, verb: &str, pool: &str, attachment: &Attachment) -> Call {
         attachment
-            .call(verb, pool, &self.data())
+            .call_of(version, verb, pool, &self.data())
             .env("RDMANET_AGENT_SOCKET", self.socket().as_os_str())
-            .run()
     }
 
     /// Calls ADD, which must succeed. Returns the addresses.

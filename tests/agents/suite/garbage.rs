@@ -1,39 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Pods that ended without DEL.
 
-use agents::{Attachment, Member, Site};
+use agents::{Attachment, Member, Named, Site};
 use apiserver::install::until;
-use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
-
-/// A network namespace with a name, until it is dropped.
-pub(crate) struct Named(pub(crate) String);
-
-impl Named {
-    pub(crate) fn new(test: &str) -> Self {
-        let name = format!("rdmanet-{test}-{}", std::process::id());
-        assert!(ip(&["netns", "add", &name]), "ip netns add needs root");
-        Self(name)
-    }
-
-    pub(crate) fn path(&self) -> PathBuf {
-        PathBuf::from("/run/netns").join(&self.0)
-    }
-}
-
-impl Drop for Named {
-    fn drop(&mut self) {
-        ip(&["netns", "delete", &self.0]);
-    }
-}
-
-pub(crate) fn ip(args: &[&str]) -> bool {
-    Command::new("ip")
-        .args(args)
-        .output()
-        .is_ok_and(|output| output.status.success())
-}
 
 async fn pod_in(site: &Site, node: &Member, netns: &Named, name: &str) -> Attachment {
     let mut attachment = Attachment::of(name);

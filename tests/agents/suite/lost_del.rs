@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Pods of a network with ranges that ended without DEL: agent, collector and both plugins as processes.
 
-use crate::garbage::{Named, ip};
-use agents::{Attachment, Member, Site, program};
+use agents::named::ip;
+use agents::{Attachment, Member, Named, Site, program};
 use apiserver::install::until;
 use serde_json::json;
 use std::io::Write;

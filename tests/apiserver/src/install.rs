@@ -19,9 +19,14 @@ pub const DIRECTORIES: [&str; 3] = ["crds", "rbac", "policies"];
 
 /// Applies all manifests and waits until they are in force.
 pub async fn all(server: &Server) {
+    all_of(server, &conf()).await;
+}
+
+/// Applies all manifests below `conf`, which is the directory of any version, and waits until they are in force.
+pub async fn all_of(server: &Server, conf: &Path) {
     let admin = server.admin().await;
     for directory in DIRECTORIES {
-        for file in manifests(directory) {
+        for file in yaml_files(&conf.join(directory)) {
             for object in documents(&file) {
                 apply(&admin, &object).await;
             }
@@ -35,10 +40,15 @@ pub async fn all(server: &Server) {
 
 /// The manifests of a directory below `conf/`, by name.
 pub fn manifests(directory: &str) -> Vec<PathBuf> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../conf")
-        .join(directory);
-    let mut files: Vec<PathBuf> = std::fs::read_dir(&directory)
+    yaml_files(&conf().join(directory))
+}
+
+fn conf() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conf")
+}
+
+fn yaml_files(directory: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(directory)
         .unwrap_or_else(|e| panic!("{}: {e}", directory.display()))
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|e| e == "yaml"))

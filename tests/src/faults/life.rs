@@ -16,11 +16,13 @@ impl Faults<'_> {
     /// Creates a pod, kills a call of it, cleans up, and asserts that nothing remains.
     pub(super) fn live(&self, kill: &Kill, scope: Scope) {
         let pod = self.node.pod();
+        self.node.use_plugins(self.versions[0]);
         if kill.verb == Verb::Del {
             pod.attach(self.conf, IFNAME);
         }
         let struck = self.strike(&pod, kill, scope);
         self.judge(&pod, kill, &struck);
+        self.node.use_plugins(self.versions[1]);
         self.repair(&pod, kill);
         let alive = pod.netns.exists().then_some(&pod);
         self.assert_clean(alive, format!("after {kill}, answered {}", struck.answer));

@@ -7,13 +7,13 @@ use std::sync::Mutex;
 
 /// The addresses of running pods.
 #[derive(Default)]
-pub(crate) struct Ledger {
+pub struct Ledger {
     holders: Mutex<HashMap<IpAddr, String>>,
 }
 
 impl Ledger {
     /// Records that `holder` got `address`. Fails if another pod has it.
-    pub(crate) fn given(&self, address: IpAddr, holder: &str) {
+    pub fn given(&self, address: IpAddr, holder: &str) {
         let other = self.holders.lock().unwrap().insert(address, holder.to_owned());
         if let Some(other) = other {
             assert!(
@@ -24,11 +24,17 @@ impl Ledger {
     }
 
     /// Records that the pod with `address` has ended. Call it before DEL.
-    pub(crate) fn ended(&self, address: IpAddr) {
+    pub fn ended(&self, address: IpAddr) {
         self.holders.lock().unwrap().remove(&address);
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// Whether no pod has an address.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The number of addresses that pods have.
+    pub fn len(&self) -> usize {
         self.holders.lock().unwrap().len()
     }
 }

@@ -171,6 +171,107 @@ async fn an_agent_releases_the_leases_that_a_plugin_of_another_version_made_for_
     }
 }
 
+/// One edit reserves the address of a pod on a node with an earlier agent, and adds addresses that another pool allocates in
+/// another way. The edit is refused. It takes effect under the same generation after the other pool is gone. An agent before
+/// `acceptedGeneration` reports the generation of the refused edit meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_of_an_earlier_node_keeps_its_address_when_a_refused_reservation_takes_effect() {
+    let site = Site::new().await;
+    let nodes = [
+        node_of(Earlier, &site.server, "earlier", &KEEPS_BLOCKS).await,
+        node_of(Today, &site.server, "today", &KEEPS_BLOCKS).await,
+    ];
+    let mut other = simple("10.2.0.0/24");
+    // No node has a block of this pool, so it is deleted at once.
+    other["allocation"] = json!("PerAddress");
+    site.pool("other", other).await;
+    site.wait_condition("other", "Ready", "True").await;
+    site.simple("rail0", "10.1.0.0/24").await;
+    nodes[0].wait_active("rail0").await;
+    let pods = Pods::default();
+    let ip = pods
+        .add(Earlier, &nodes[0], "rail0", &Attachment::of("one"))
+        .await;
+    let both = ["10.1.0.0/24", "10.2.0.0/24"].map(|subnet| json!({ "subnet": subnet, "gateway": "none" }));
+    site.edit("rail0", json!({ "spec": { "ranges": both, "reserved": [ip] } }))
+        .await;
+    site.wait_condition("rail0", "Degraded", "True").await;
+    // This report has the number of the spec that the earlier agent applies, as it understands it.
+    pods.add(Earlier, &nodes[0], "rail0", &Attachment::of("two"))
+        .await;
+    until("the earlier node has reported since", async || {
+        let blocks = site.blocks("rail0").await.into_iter();
+        let mut statuses = blocks.filter_map(|block| block.status);
+        statuses.any(|status| status.used == 2)
+    })
+    .await;
+    // The earlier agent does not see the edit take effect.
+    nodes[0].freeze();
+    site.delete("other").await;
+    site.wait_condition("rail0", "Degraded", "False").await;
+    until("the other agent has the edit", async || {
+        nodes[1].file("rail0")["reserved"] == json!([ip])
+    })
+    .await;
+    let wants = Attachment::of("three").asking(&ip);
+    for _ in 0..5 {
+        assert_eq!(pods.try_add(Today, &nodes[1], "rail0", &wants), None);
+    }
+    // Once the agent is replaced, the address is known to be in use.
+    nodes[0].thaw();
+    replace_agent(&nodes[0], Today).await;
+    until("the address is known to be in use", async || {
+        let answer = nodes[1].call_of(Today, "ADD", "rail0", &wants);
+        assert!(!answer.status.success(), "two pods have {ip}: {answer}");
+        answer.stdout.contains("\"code\":111")
+    })
+    .await;
+}
+
+/// The reverse of the test above: the pod is on a node of today, and an agent before `acceptedGeneration` compares what that node
+/// reports with the generation of the pool.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_earlier_agent_waits_until_a_node_of_today_knows_of_a_reservation() {
+    let site = Site::new().await;
+    let nodes = [
+        node_of(Today, &site.server, "today", &KEEPS_BLOCKS).await,
+        node_of(Earlier, &site.server, "earlier", &KEEPS_BLOCKS).await,
+    ];
+    let mut other = simple("10.2.0.0/24");
+    other["allocation"] = json!("PerAddress");
+    site.pool("other", other).await;
+    site.wait_condition("other", "Ready", "True").await;
+    site.simple("rail0", "10.1.0.0/24").await;
+    nodes[0].wait_active("rail0").await;
+    let pods = Pods::default();
+    let ip = pods.add(Today, &nodes[0], "rail0", &Attachment::of("one")).await;
+    // An edit that is refused first has a number that is not its generation.
+    let both = ["10.1.0.0/24", "10.2.0.0/24"].map(|subnet| json!({ "subnet": subnet, "gateway": "none" }));
+    site.edit("rail0", json!({ "spec": { "ranges": both } })).await;
+    site.wait_condition("rail0", "Degraded", "True").await;
+    site.delete("other").await;
+    site.wait_condition("rail0", "Degraded", "False").await;
+    until("the node of today has reported the number", async || {
+        let pool = site.pools().get("rail0").await.unwrap();
+        let number = pool.status.and_then(|status| status.accepted_generation);
+        let blocks = site.blocks("rail0").await.into_iter();
+        let mut own = blocks.filter(|block| block.spec.owner == nodes[0].identity.node);
+        own.all(|block| block.status.and_then(|status| status.observed_generation) == number)
+    })
+    .await;
+    nodes[0].freeze();
+    site.edit("rail0", json!({ "spec": { "reserved": [ip] } })).await;
+    until("the earlier agent has the edit", async || {
+        nodes[1].file("rail0")["reserved"] == json!([ip])
+    })
+    .await;
+    let wants = Attachment::of("three").asking(&ip);
+    for _ in 0..5 {
+        assert_eq!(pods.try_add(Earlier, &nodes[1], "rail0", &wants), None);
+    }
+    nodes[0].thaw();
+}
+
 /// Kills the plugin at many moments, also while it waits for the agent. The plugin of the other version then repairs the store.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_plugin_repairs_the_leases_of_a_pool_after_a_killed_call_of_the_other() {

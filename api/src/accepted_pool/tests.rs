@@ -104,15 +104,43 @@ fn two_accepted_specs_never_have_the_same_generation() {
     assert_eq!(status.number_in_force(), 6);
     assert_eq!(
         status.number_of(&other, 6),
-        7,
+        1006,
         "the refused spec, once it is accepted"
     );
     assert_eq!(status.number_of(&first, 7), 6, "the spec is already in force");
     status.accepted_generation = Some(5);
-    assert_eq!(status.number_of(&other, 6), 6);
+    assert_eq!(status.number_of(&other, 6), 1006, "nodes may have reported 6");
+    assert_eq!(status.number_of(&other, 7), 7, "an edit that was not refused");
     assert_eq!(status.number_of(&first, 7), 5);
     status.accepted = None;
     assert_eq!(status.number_in_force(), 0);
+    assert_eq!(status.number_of(&other, 6), 6, "no node applies a spec");
+}
+
+#[test]
+fn the_number_of_a_spec_in_force_equals_no_generation_of_a_later_edit() {
+    let specs = ["10.8.0.0/24", "10.9.0.0/24"]
+        .map(|subnet| pool("rail0", &json!({ "ranges": [{ "subnet": subnet }] })).spec);
+    let mut status = crate::IpPoolStatus {
+        accepted: Some(specs[0].clone()),
+        accepted_generation: Some(1),
+        observed_generation: Some(2),
+        ..Default::default()
+    };
+    for generation in 2..20 {
+        let spec = &specs[usize::from(generation % 2 == 1)];
+        let other = &specs[usize::from(generation % 2 == 0)];
+        let number = status.number_of(other, generation);
+        assert!(
+            number > status.number_in_force() && number > generation + 500,
+            "{number} of {generation}"
+        );
+        status.accepted = Some(other.clone());
+        status.accepted_generation = Some(number);
+        status.observed_generation = Some(generation);
+        assert_eq!(status.number_of(other, generation), number);
+        assert_ne!(status.number_of(spec, generation + 1), generation + 1);
+    }
 }
 
 #[test]

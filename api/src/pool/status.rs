@@ -8,6 +8,10 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// The distance between the number of a spec and its generation, if they differ. An agent before `acceptedGeneration` compares
+/// reports of numbers with the generation. So a number in force must not equal the generation of a later edit.
+const APART: i64 = 1000;
+
 /// The state of a pool, written by the controller.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -47,12 +51,20 @@ impl IpPoolStatus {
     }
 
     /// The number that `spec`, of this `metadata.generation`, has when it is accepted next.
+    ///
+    /// Invariant: the number is greater than each generation that was observed while an earlier spec was in force. An agent
+    /// before `acceptedGeneration` reports that generation, although it applies the earlier spec.
     pub fn number_of(&self, spec: &IpPoolSpec, generation: i64) -> i64 {
         let now = self.number_in_force();
         if self.accepted.as_ref() == Some(spec) {
-            now
+            return now;
+        }
+        let observed = self.observed_generation.filter(|_| self.accepted.is_some());
+        let reported = now.max(observed.unwrap_or_default());
+        if generation > reported {
+            generation
         } else {
-            generation.max(now.saturating_add(1))
+            reported.saturating_add(1).max(generation.saturating_add(APART))
         }
     }
 }

@@ -162,8 +162,11 @@ async fn a_pod_keeps_its_address_when_a_refused_reservation_takes_effect() {
         answer.stdout.contains("\"code\": 111") || answer.stdout.contains("\"code\":111")
     })
     .await;
-    let status = site.pools().get("rail0").await.unwrap().status.unwrap();
-    assert_eq!(status.accepted_generation, Some(2));
+    let pool = site.pools().get("rail0").await.unwrap();
+    assert_eq!(pool.metadata.generation, Some(2));
+    // Greater than the generation that was observed before the edit took effect.
+    let status = pool.status.unwrap();
+    assert!(status.accepted_generation > Some(2), "{status:?}");
 }
 
 /// Another node requests the address at the moment when the address's owner learns that it is reserved. In a cluster

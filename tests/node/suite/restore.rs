@@ -127,8 +127,8 @@ fn pods_that_the_snapshot_lacks(cluster: &Cluster) -> (Addresses, BTreeSet<Strin
     (links(cluster).unwrap(), claimed)
 }
 
-/// Steps 1 to 3 of the page.
-fn steps_1_to_3(cluster: &Cluster, lacking: &BTreeSet<String>) {
+/// Steps 1 to 4 of the page.
+fn steps_1_to_4(cluster: &Cluster, lacking: &BTreeSet<String>) {
     keep_away(cluster, "add");
     restore(cluster);
     let restored = blocks(cluster);
@@ -146,15 +146,12 @@ fn steps_1_to_3(cluster: &Cluster, lacking: &BTreeSet<String>) {
 fn after_a_restore_of_etcd_each_node_claims_the_blocks_of_its_pods_again() {
     let cluster = Cluster::lock();
     let (before, lacking) = pods_that_the_snapshot_lacks(&cluster);
-    steps_1_to_3(&cluster, &lacking);
-    cluster.until("the blocks of the pods are claimed again", || {
-        let now = blocks(&cluster);
-        if now.is_superset(&lacking) {
-            Ok(())
-        } else {
-            Err(format!("{now:?}"))
-        }
-    });
+    steps_1_to_4(&cluster, &lacking);
+    let now = blocks(&cluster);
+    assert!(
+        now.is_superset(&lacking),
+        "ready agents have claimed the blocks of their pods again: {now:?}"
+    );
     // The snapshot has no annotation of Multus for these pods, and Multus writes it at ADD only.
     let on_nodes = |expected: &Addresses| {
         let (stores, links) = (stores(&cluster)?, links(&cluster)?);
@@ -169,7 +166,7 @@ fn after_a_restore_of_etcd_each_node_claims_the_blocks_of_its_pods_again() {
     cluster.until("the pods have the addresses of before", || on_nodes(&before));
     refused(&cluster, "new", "few", "node-1", 116);
 
-    // Step 4.
+    // Step 5.
     cluster.until("`rdmanet check` finds nothing", || {
         let said = cluster.rdmanet("check");
         if said.contains("no problem found") {

@@ -182,16 +182,19 @@ impl Locked<'_> {
         Ok(objects)
     }
 
-    /// The addresses of `lease` that are objects of the cluster: listed in the lease, or in a block that was
-    /// shared since.
+    /// The addresses of `lease` that are objects of the cluster: those listed in the lease, and those outside of the node's own
+    /// blocks. Such a block was shared since, or another node has it after a restore of etcd.
     fn objects_of(&self, lease: &Lease) -> Vec<IpAddr> {
         let pool = self.store.is_pool.then(|| self.pool().ok().flatten()).flatten();
-        let blocks = pool.map(|pool| pool.blocks).unwrap_or_default();
-        let is_shared = |ip: IpAddr| {
-            let block = blocks.iter().find(|block| block.cidr.contains(ip));
-            block.is_some_and(|block| block.state == BlockState::Shared)
-        };
-        let is_object = |ip: &IpAddr| lease.api.contains(ip) || is_shared(*ip);
+        let own = pool.map(|pool| {
+            let own = pool
+                .blocks
+                .into_iter()
+                .filter(|block| block.state != BlockState::Shared);
+            own.map(|block| block.cidr).collect::<Vec<_>>()
+        });
+        let is_own = |ip: IpAddr| own.iter().flatten().any(|cidr| cidr.contains(ip));
+        let is_object = |ip: &IpAddr| lease.api.contains(ip) || own.is_some() && !is_own(*ip);
         lease.addresses().filter(is_object).collect()
     }
 

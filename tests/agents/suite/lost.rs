@@ -150,12 +150,19 @@ async fn after_a_restore_the_later_owner_of_a_block_keeps_the_addresses_of_its_p
     site.controller.start(&site.server, &[]);
     select_all(&site).await;
     assert_eq!(later.add("rail0", &living), ip);
-    let mut given = BTreeSet::from_iter(ip);
+    let mut given = BTreeSet::from_iter(ip.clone());
     for i in 0..13 {
         let node = [&earlier, &later][i % 2];
         let new = node.add_soon("rail0", &Attachment::of(&format!("p{i}"))).await;
         assert!(given.insert(new.clone()), "{new} is allocated twice");
     }
+    later.del("rail0", &living);
+    until("the address is released", async || {
+        addresses(&site)
+            .await
+            .is_disjoint(&BTreeSet::from_iter(ip.clone()))
+    })
+    .await;
 }
 
 /// docs/operate.md, "Restore of etcd", up to the step that selects nodes again. Agents and the controller do not run.

@@ -3,7 +3,7 @@
 
 use super::{Agent, assert_says, fixture, pool, write};
 use crate::agent::{Reply, Verb};
-use crate::pool::{Allocation, BlockState};
+use crate::pool::{Allocation, BlockState, PoolFile};
 use crate::range::Family;
 use crate::testing::{attachment, range};
 use common::cni::Code;
@@ -66,12 +66,23 @@ fn del_of_an_address_of_the_cluster_needs_no_agent() {
 
 #[test]
 fn an_address_whose_block_was_shared_after_add_is_left_to_the_agent() {
+    assert_left_to_the_agent(|file| file.blocks[0].state = BlockState::Shared);
+}
+
+/// After a restore of etcd another node can have the block. The address has an object then.
+#[test]
+fn an_address_whose_block_left_the_file_after_add_is_left_to_the_agent() {
+    assert_left_to_the_agent(|file| drop(file.blocks.remove(0)));
+}
+
+/// `change`: what happens to the first block after ADD.
+fn assert_left_to_the_agent(change: impl FnOnce(&mut PoolFile)) {
     let mut file = pool("rail0", &["10.0.0.32/30", "10.0.0.64/30"]);
     let fixture = fixture(&file);
     for i in 0..5 {
         fixture.add(&format!("a{i}"));
     }
-    file.blocks[0].state = BlockState::Shared;
+    change(&mut file);
     write(fixture.data_dir(), &file);
     let agent = Agent::start(&fixture, |_| Some(Reply::Done));
     fixture.del("a1").unwrap();

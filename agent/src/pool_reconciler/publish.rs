@@ -40,6 +40,11 @@ impl Published {
             || made.is_some_and(|(owner, inode)| *owner == stored.lease.owner && *inode == stored.inode)
     }
 
+    /// Keeps those of `leased` that have no object to rely on. `there`: the objects of this node.
+    fn retain_missing(&self, leased: &mut Vec<LeasedAddress>, there: &BTreeMap<IpAddr, IpAddress>) {
+        leased.retain(|(ip, stored)| !(there.contains_key(ip) && self.has(*ip, stored)));
+    }
+
     fn note(&mut self, ip: IpAddr, stored: &StoredLease) {
         self.0.insert(ip, (stored.lease.owner.clone(), stored.inode));
     }
@@ -125,7 +130,7 @@ impl Publisher {
         mut leased: Vec<LeasedAddress>,
         there: &BTreeMap<IpAddr, IpAddress>,
     ) -> Result<Option<IpAddr>, ReconcileError> {
-        leased.retain(|(ip, stored)| !(there.contains_key(ip) && self.published.has(*ip, stored)));
+        self.published.retain_missing(&mut leased, there);
         if !leased.is_empty() {
             self.last_write = Some(Instant::now());
         }
@@ -187,7 +192,7 @@ impl Publisher {
         let mut leased = self.leased().await?;
         let there = self.context.own_addresses(api).await?;
         leased.retain(|(ip, _)| cidr.network().contains(*ip));
-        leased.retain(|(ip, stored)| !(there.contains_key(ip) && self.published.has(*ip, stored)));
+        self.published.retain_missing(&mut leased, &there);
         Ok(leased.len() as u64)
     }
 

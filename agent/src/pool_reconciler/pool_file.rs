@@ -11,7 +11,7 @@ use api::requests::{ReconcileError, Requests};
 use block::owner::NodeIdentity;
 use block::{LocalBlock, Mode, Owner};
 use ipam::clock::{Clock, KernelClock};
-use ipam::pool::{Confirmed, PoolFile};
+use ipam::pool::{BlockState, Confirmed, PoolFile, Standing};
 use kube::core::{Selector, SelectorExt};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -264,6 +264,33 @@ impl PoolFileWriter {
         let writer = Self::writer(known, owner)?;
         let namespaces = self.namespaces(&target.api, accepted).await?;
         Ok(Some(accepted.file(&writer, namespaces, target.counters)))
+    }
+
+    /// Lets the blocks drain if another boot wrote the file so long ago that another node may have had them since. The API server
+    /// may still name this node as their owner: a restore of etcd brings the deleted Node and the block back. So before the node
+    /// allocates from such a block again, it lists the objects in it.
+    pub(super) async fn close_unproven(&self) -> Result<(), ReconcileError> {
+        let closed = self
+            .context
+            .agent
+            .stores
+            .edit(&self.context.pool, |locked, before| {
+                let Some(mut file) = before else { return Ok(None) };
+                if locked.standing(&file) == Standing::Good {
+                    return Ok(None);
+                }
+                for block in &mut file.blocks {
+                    if block.state == BlockState::Active {
+                        block.state = BlockState::Draining;
+                    }
+                }
+                Ok(Some(file))
+            })
+            .await?;
+        if closed {
+            tracing::info!(pool = %self.context.pool, "closed the blocks: no agent has compared them with the API server for longer than a quarantine");
+        }
+        Ok(())
     }
 
     /// Removes the block from the file. Returns whether the file was changed.

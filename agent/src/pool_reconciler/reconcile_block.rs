@@ -53,6 +53,8 @@ pub(super) struct BlockReconciler {
     publisher: Publisher,
     idle: IdleBlocks,
     namesakes: Namesakes,
+    /// The blocks of an unproven file have been closed ([`PoolFileWriter::close_unproven`]).
+    closed: bool,
     /// Since this process started, every block of the file has been compared with the API server.
     proven: bool,
     /// The blocks already compared, until `proven` is set.
@@ -69,6 +71,7 @@ impl BlockReconciler {
             publisher: Publisher::new(context.clone()),
             idle: IdleBlocks::default(),
             namesakes: Namesakes::new(context.clone()),
+            closed: false,
             proven: false,
             compared: HashSet::new(),
             cut_at: None,
@@ -116,6 +119,10 @@ impl BlockReconciler {
 
     /// Takes the pending steps of every block. Notes it if all blocks were compared with the API server.
     pub(super) async fn reconcile(&mut self, target: &Target) -> Result<(), ReconcileError> {
+        if !self.closed {
+            self.file.close_unproven().await?;
+            self.closed = true;
+        }
         self.reconcile_blocks(target).await?;
         self.proven = true;
         self.compared.clear();

@@ -71,6 +71,11 @@ impl Locked<'_> {
         self.store.pool()
     }
 
+    /// As [`Store::standing`].
+    pub fn standing(&self, pool: &PoolFile) -> Standing {
+        self.store.standing(pool)
+    }
+
     /// Sets the cooldown of the pool, if this store is part of one. A pool that cannot be read must not keep
     /// an address from being released.
     pub(super) fn resting_as_the_pool_says(self) -> Self {

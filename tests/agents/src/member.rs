@@ -274,6 +274,14 @@ impl Member {
         std::fs::read(path).map_or(Value::Null, |content| serde_json::from_slice(&content).unwrap())
     }
 
+    /// Changes the file of the pool as a reboot does: it is of another boot, in which no agent has compared it with the API server.
+    pub fn reboot(&self, pool: &str) {
+        let path = self.data().join("pools").join(pool).join("pool.json");
+        let mut file = self.file(pool);
+        file["bootID"] = "00000000-0000-0000-0000-000000000000".into();
+        std::fs::write(path, file.to_string()).unwrap();
+    }
+
     /// The blocks in this node's pool file, by state.
     pub fn blocks(&self, pool: &str, state: &str) -> Vec<String> {
         let file = self.file(pool);

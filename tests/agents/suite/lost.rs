@@ -314,6 +314,42 @@ async fn after_a_restore_pods_keep_the_addresses_of_a_block_that_was_shared_befo
     assert_all_different(&nodes, given, 30).await;
 }
 
+/// In the snapshot the node `gone` owns a block. Since then its machine was switched off, its Node was deleted, and the block
+/// passed to the node `heir`. The restore brings Node and block back, and at last the machine is switched on.
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_restore_a_machine_that_was_off_allocates_no_address_of_its_heir() {
+    let flags = ["--quarantine", "4s", "--quarantine-in-use", "4s"];
+    let site = Site::with(&flags).await;
+    let gone = Member::running(&site.server, "gone", &flags).await;
+    let heir = Member::new(&site.server, "heir", &flags).await;
+    site.simple("rail0", "10.1.0.0/28").await;
+    gone.wait_active("rail0").await;
+    let before = site.server.snapshot();
+    gone.kill();
+    gone.identity.leave(&site.admin).await;
+    heir.start();
+    heir.wait_active("rail0").await;
+    let mut given = BTreeSet::new();
+    for i in 0..7 {
+        given.extend(heir.add("rail0", &Attachment::of(&format!("p{i}"))));
+    }
+    assert!(heir.stop() && site.controller.stop());
+
+    restore_deselected(&site, &before, &[&heir]).await;
+    select_all(&site).await;
+    until("the controller has accepted the last edit", async || {
+        let pool = site.pools().get("rail0").await.unwrap();
+        let status = pool.status.unwrap_or_default();
+        status.observed_generation == pool.metadata.generation
+            && status.accepted_generation == pool.metadata.generation
+    })
+    .await;
+    gone.reboot("rail0");
+    gone.start();
+    gone.wait_active("rail0").await;
+    assert_all_different(&[gone, heir], given, 14).await;
+}
+
 async fn addresses(site: &Site) -> BTreeSet<String> {
     let there = site.addresses().await.into_iter();
     there.map(|address: IpAddress| address.spec.address).collect()

@@ -96,16 +96,8 @@ async fn a_returning_node_allocates_nothing_from_a_block_that_passed_to_another(
     for i in 0..14 {
         heir.add("rail0", &Attachment::of(&format!("p{i}")));
     }
-    // The state after a reboot: the agent has not compared the file with the API server since, and the file is older
-    // than the quarantine.
-    let path = lost.data().join("pools/rail0/pool.json");
-    let stale = std::fs::read_to_string(&path).unwrap();
-    let boot = lost.file("rail0")["bootID"].as_str().unwrap().to_owned();
-    std::fs::write(
-        &path,
-        stale.replace(&boot, "00000000-0000-0000-0000-000000000000"),
-    )
-    .unwrap();
+    // The file is older than the quarantine.
+    lost.reboot("rail0");
     lost.refused("rail0", &Attachment::of("two"), &[11], &[]);
     let again = Identity::new(&site.admin, "lost").await;
     lost.becomes(&site.server, again);

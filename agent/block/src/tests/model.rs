@@ -108,6 +108,8 @@ enum Event {
     Vouch(usize),
     Write(usize),
     Confirm(usize),
+    /// The agent closes the block of a file that another boot wrote longer than a quarantine ago.
+    Close(usize),
     GiveUp(usize),
     TakeShared(usize),
     Unshare,

@@ -153,8 +153,13 @@ pub(super) struct Observer {
 pub(super) enum Snapshot {
     /// No snapshot exists yet.
     None,
-    /// The block and the address at that time. Their stamps are [`PAST`].
-    Taken(Option<Object>, Option<Address>),
+    /// The objects at that time. The stamps of block and address are [`PAST`].
+    Taken {
+        block: Option<Object>,
+        address: Option<Address>,
+        nodes: [Option<Stamp>; MACHINES],
+        bound: [bool; MACHINES],
+    },
     /// etcd was restored from it, or cannot be restored any more.
     Used,
 }
@@ -205,6 +210,8 @@ pub(super) struct Rules {
     pub(super) claim_check: bool,
     /// Whether address objects are listed before the node allocates from a claimed block.
     pub(super) list_after_claim: bool,
+    /// Whether after a reboot the agent closes the blocks of an old file before it compares them with the API.
+    pub(super) close_after_reboot: bool,
     /// Whether address objects are listed before the node allocates again from a block that drained.
     pub(super) list_after_draining: bool,
     /// Whether a pre-existing address object is renewed before it is used.
@@ -233,6 +240,7 @@ impl Default for Rules {
             claims_used: true,
             claim_check: true,
             list_after_claim: true,
+            close_after_reboot: true,
             list_after_draining: true,
             touch_found: true,
             renew_published: true,
@@ -261,12 +269,30 @@ pub(super) fn owner(machine: usize, registration: Stamp) -> Owner {
 /// The registration of a node, as [`owner`] names it.
 pub(super) fn registration(me: &NodeIdentity) -> Option<Stamp> {
     match me {
-        NodeIdentity::Registered(me) => me.uid.parse().ok(),
+        NodeIdentity::Registered(me) => Some(uid(me)),
         NodeIdentity::Gone(_) => None,
     }
 }
 
+fn uid(owner: &Owner) -> Stamp {
+    owner.uid.parse().unwrap_or(PAST)
+}
+
 impl Op {
+    /// The registration that the request writes.
+    fn registration(&self) -> Option<Stamp> {
+        match self {
+            Self::Create { record, .. } | Self::Swap { to: record, .. } => Some(uid(&record.owner)),
+            Self::CreateAddress { registration, .. } | Self::SwapAddress { registration, .. } => {
+                Some(*registration)
+            }
+            Self::Delete { .. }
+            | Self::Report { .. }
+            | Self::TouchAddress { .. }
+            | Self::DeleteAddress { .. } => None,
+        }
+    }
+
     /// Calls `visit` with the stamps in the request's preconditions.
     fn each_stamp(&mut self, visit: &mut impl FnMut(&mut Stamp)) {
         match self {
@@ -379,13 +405,35 @@ impl World {
         last + 1
     }
 
-    /// Returns a registration that no object and no node has.
+    /// Returns a registration that no object, no request and no agent names.
     pub(super) fn new_registration(&self) -> Stamp {
-        self.nodes
-            .iter()
-            .flatten()
-            .max()
-            .map_or(3, |last| last + 1)
-            .max(3)
+        let mut objects = vec![(&self.block, &self.address)];
+        let mut named: Vec<Stamp> = self.nodes.iter().copied().flatten().collect();
+        if let Snapshot::Taken {
+            block,
+            address,
+            nodes,
+            ..
+        } = &self.snapshot
+        {
+            objects.push((block, address));
+            named.extend(nodes.iter().copied().flatten());
+        }
+        for machine in &self.machines {
+            match &machine.agent {
+                Agent::Idle(Some(view)) => {
+                    objects.push((&view.block, &view.address));
+                    named.extend(registration(&view.me));
+                }
+                Agent::Waiting(op, _) => named.extend(op.registration()),
+                _ => {}
+            }
+        }
+        named.extend(self.wire.iter().filter_map(|(_, op)| op.registration()));
+        for (block, address) in objects {
+            named.extend(block.as_ref().map(|block| uid(&block.record.owner)));
+            named.extend(address.as_ref().map(|address| address.registration));
+        }
+        (3..Stamp::MAX).find(|new| !named.contains(new)).unwrap_or(PAST)
     }
 }

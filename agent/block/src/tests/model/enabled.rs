@@ -30,6 +30,7 @@ impl Scenario {
         let room = world.wire.len() < self.wire;
         match &machine.agent {
             Agent::Down => events.push(Event::Restart(m)),
+            Agent::Idle(_) if world.must_close(&self.rules, m) => events.push(Event::Close(m)),
             Agent::Idle(view) => {
                 if !machine.is_mute() {
                     events.push(Event::Look(m));
@@ -110,7 +111,7 @@ impl Scenario {
         if self.may_restore(world) {
             match world.snapshot {
                 Snapshot::None => events.push(Event::TakeSnapshot),
-                Snapshot::Taken(..) => events.push(Event::Restore),
+                Snapshot::Taken { .. } => events.push(Event::Restore),
                 Snapshot::Used => {}
             }
         }

@@ -2,8 +2,8 @@
 //! Shows that the model notices each missing guard.
 
 use super::scenarios::{
-    a_block_is_lost, a_block_returns_to_its_earlier_owner, a_shared_block_is_restored, requests,
-    sharing_while_a_machine_fails,
+    a_block_is_lost, a_block_returns_to_its_earlier_owner, a_deleted_node_returns,
+    a_shared_block_is_restored, requests, sharing_while_a_machine_fails,
 };
 use super::{Fault, Rules, Scenario, UNIQUE, violation};
 use crate::orphan::{OwnerState, Quarantine, decide};
@@ -345,6 +345,17 @@ fn more_faults_the_model_detects_a_block_that_drained_and_is_used_without_a_list
         ..a_shared_block_is_restored()
     };
     assert_noticed(rules, scenario);
+}
+
+/// A restore of etcd brings back the Node and the block of a machine that was off while another node had the block.
+#[test]
+#[ignore = "seconds: tests/all runs it"]
+fn the_model_detects_a_block_that_stays_open_after_a_long_time_off() {
+    let rules = Rules {
+        close_after_reboot: false,
+        ..Rules::default()
+    };
+    assert_noticed(rules, a_deleted_node_returns());
 }
 
 /// A node whose Node is deleted while it claims a block again cannot report that pods use the block.

@@ -349,6 +349,13 @@ impl World {
                 self.machines[m].confirmed = true;
                 self.machines[m].young = true;
             }
+            Event::Close(m) => {
+                let file = &mut self.machines[m].file;
+                *file = file.map(|local| LocalBlock {
+                    mode: Mode::Draining,
+                    ..local
+                });
+            }
             Event::GiveUp(m) => self.machines[m].agent = Agent::Idle(None),
             Event::TakeShared(m) => self.take_shared(&scenario.rules, m)?,
             Event::Unshare => scenario.unshare(self)?,
@@ -440,18 +447,30 @@ impl World {
             .address
             .clone()
             .map(|address| Address { uid: PAST, ..address });
-        self.snapshot = Snapshot::Taken(block, address);
+        self.snapshot = Snapshot::Taken {
+            block,
+            address,
+            nodes: self.nodes,
+            bound: self.bound,
+        };
     }
 
-    /// The API server has the block and the address of the snapshot. Agents and controllers start again.
+    /// The API server has the objects of the snapshot. Agents and controllers start again, with valid tokens.
     fn restore(&mut self) {
-        let Snapshot::Taken(block, address) = std::mem::replace(&mut self.snapshot, Snapshot::Used) else {
+        let Snapshot::Taken {
+            block,
+            address,
+            nodes,
+            bound,
+        } = std::mem::replace(&mut self.snapshot, Snapshot::Used)
+        else {
             return;
         };
+        (self.nodes, self.bound) = (nodes, bound);
         self.wire.clear();
         self.observers.fill(Observer::default());
         for machine in &mut self.machines {
-            machine.published = false;
+            (machine.published, machine.silenced) = (false, false);
             if machine.on {
                 machine.agent = Agent::Idle(None);
             }

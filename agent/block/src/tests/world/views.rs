@@ -193,6 +193,14 @@ impl World {
         Some((view.clone(), step))
     }
 
+    /// Whether the agent of `machine` must close the block of its file: another boot wrote the file, longer than a quarantine ago.
+    /// If etcd was restored since, the API server may name this machine as the owner although another one had the block.
+    pub(in crate::tests) fn must_close(&self, rules: &Rules, machine: usize) -> bool {
+        let machine = &self.machines[machine];
+        let is_open = machine.file.is_some_and(|local| local.mode == Mode::Active);
+        rules.close_after_reboot && is_open && !machine.confirmed && !machine.young
+    }
+
     /// Whether the plugin on `machine` may allocate the address by itself.
     pub(in crate::tests) fn may_add(&self, rules: &Rules, machine: usize) -> bool {
         let machine = &self.machines[machine];

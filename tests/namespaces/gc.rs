@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! GC deletes attachments that the runtime does not list, and nothing else.
 
-use tests::{Conf, Node, json};
+use std::os::unix::process::ExitStatusExt;
+use tests::{Conf, Node, Pod, json, programs, traces::assert_same};
 
 fn networks(node: &Node) -> [Conf; 2] {
     [node.rdma_ipam("10.7.0.0/24"), node.host_local("10.8.0.0/24")]
@@ -90,6 +91,48 @@ fn gc_releases_the_lease_of_a_dead_pod() {
             pod.die();
             node.gc(&conf, &[]).done();
             assert!(node.leases().is_empty(), "{:?}", node.leases());
+        }
+    });
+}
+
+/// A name of host-local that kills `cni-ipoib` in each ADD once host-local has allocated an address.
+fn install_lethal_host_local(node: &Node) {
+    let host_local = programs::peers().join("host-local");
+    let script = format!(
+        "answer=$({}); code=$?; [ $CNI_COMMAND != ADD ] || kill -9 $PPID; echo \"$answer\"; exit $code",
+        host_local.display()
+    );
+    node.install_script("lethal", &script);
+}
+
+#[test]
+fn an_address_of_host_local_is_released_after_a_killed_add() {
+    Node::run(|node| {
+        install_lethal_host_local(node);
+        let mut ipam = node.host_local("10.8.0.0/24");
+        ipam["type"] = json!("lethal");
+        let conf = node.conf(json!({"ipam": ipam}));
+        let cleanups: [fn(&Node, &Pod<'_>, &Conf); 4] = [
+            |_, pod, conf| pod.detach(conf, "net1"),
+            |node, _, conf| node.gc(conf, &[]).done(),
+            |_, pod, conf| {
+                pod.die();
+                pod.detach(conf, "net1");
+            },
+            |node, pod, conf| {
+                pod.die();
+                node.gc(conf, &[]).done();
+            },
+        ];
+        for cleanup in cleanups {
+            let before = node.traces(&[]);
+            let pod = node.pod();
+            let answer = pod.add(&conf, "net1");
+            assert_eq!(answer.status.signal(), Some(9), "{answer:?}");
+            assert_eq!(node.leases().len(), 1, "{:?}", node.leases());
+            cleanup(node, &pod, &conf);
+            assert!(node.leases().is_empty(), "{:?}", node.leases());
+            assert_same(&before, &node.traces(&[]), "after the cleanup");
         }
     });
 }

@@ -35,6 +35,29 @@ async fn the_agent_reaches_a_tls_api_server_through_one_proxy_connection() {
     assert_eq!(gateway.asked(), [asked]);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_proxy_gets_the_name_and_the_password_of_its_url_and_no_error_shows_them() {
+    let server = Server::shared();
+    let gateway = Gateway::start().await;
+    gateway.require("Basic cmFpbDpzZWNyZXQ=");
+    let identity = Identity::new(&server.admin().await, "behind-a-password").await;
+    let by_way_of = async |credentials: &str| {
+        let mut config = by_way_of(&gateway, identity.config(server));
+        let url = gateway.url().replace("http://", &format!("http://{credentials}"));
+        config.clusters[0].cluster.as_mut().unwrap().proxy_url = Some(url);
+        client_of(config).await.apiserver_version().await
+    };
+    by_way_of("rail:secret@").await.unwrap();
+    for wrong in ["", "rail:guess@"] {
+        let text = causes(&by_way_of(wrong).await.unwrap_err());
+        assert!(
+            text.contains("407 Proxy Authentication Required; write a name and a password"),
+            "{text}"
+        );
+        assert!(!text.contains("guess") && !text.contains("rail:"), "{text}");
+    }
+}
+
 /// The proxy forwards bytes and adds no identity.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_api_server_behind_a_proxy_must_present_the_expected_certificate() {

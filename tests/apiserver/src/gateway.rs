@@ -20,6 +20,8 @@ struct Shared {
     asked: Mutex<Vec<String>>,
     /// The status of its rejections, such as `403 Forbidden`. It rejects every request if this is set.
     refusal: Mutex<Option<&'static str>>,
+    /// The credentials that each request must have (RFC 7617), such as `Basic cmFpbDpzZWNyZXQ=`.
+    credentials: Mutex<Option<&'static str>>,
 }
 
 impl Gateway {
@@ -50,6 +52,11 @@ impl Gateway {
     pub fn refuse(&self, status: Option<&'static str>) {
         *self.shared.refusal.lock().unwrap() = status;
     }
+
+    /// Rejects requests without these credentials from now on, such as `Basic cmFpbDpzZWNyZXQ=`.
+    pub fn require(&self, credentials: &'static str) {
+        *self.shared.credentials.lock().unwrap() = Some(credentials);
+    }
 }
 
 impl Drop for Gateway {
@@ -79,7 +86,16 @@ async fn carry(stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
     let head = String::from_utf8_lossy(&head);
     let line = head.lines().next().unwrap_or_default();
     shared.asked.lock().unwrap().push(line.to_owned());
-    let refusal = *shared.refusal.lock().unwrap();
+    let required = *shared.credentials.lock().unwrap();
+    let given = head.lines().find_map(|line| {
+        let (name, value) = line.split_once(": ")?;
+        name.eq_ignore_ascii_case("proxy-authorization").then_some(value)
+    });
+    let refusal = if required.is_some() && given != required {
+        Some("407 Proxy Authentication Required")
+    } else {
+        *shared.refusal.lock().unwrap()
+    };
     if let Some(status) = refusal {
         let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
         return client.write_all(answer.as_bytes()).await;

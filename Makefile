@@ -52,7 +52,7 @@ chaos: setup ## Tests agents and plugins on a real API server under many faults 
 	@cargo build --quiet -p agent -p controller -p ipam
 	@cargo test --quiet -p agents --test chaos -- --nocapture
 
-chaos-cluster: setup ## Tests a cluster with kubelets and containerd under every fault, then chaos for ten minutes (root; MINUTES=N, SEED=N)
+chaos-cluster: setup ## Tests a cluster with kubelets and containerd under ten minutes of chaos, then under each fault (root; hours; MINUTES=N, SEED=N)
 	@RDMANET_CHAOS_MINUTES=$(or $(MINUTES),10) $(if $(SEED),RDMANET_CHAOS_SEED=$(SEED)) tests/all node_faults
 
 bench-chaos: setup ## Gives whereabouts and rdmanet the same ten minutes of chaos on one cluster, and prints what each leaves (root; MINUTES=N, SEED=N)

@@ -114,6 +114,16 @@ impl Site {
         self.pool(name, simple(subnet)).await;
     }
 
+    /// Creates a pool of 10.1.0.0/24 that reserves 10.1.0.200 to 10.1.0.210, and waits until each node has a block of it.
+    pub async fn pool_with_reserved(&self, name: &str, nodes: &[Member]) {
+        let mut spec = simple("10.1.0.0/24");
+        spec["reserved"] = json!(["10.1.0.200-10.1.0.210"]);
+        self.pool(name, spec).await;
+        for node in nodes {
+            node.wait_active(name).await;
+        }
+    }
+
     /// Merges `change` into a pool.
     pub async fn edit(&self, name: &str, change: Value) {
         self.pools()

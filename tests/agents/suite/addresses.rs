@@ -19,12 +19,7 @@ use std::time::Duration;
 async fn a_reserved_address_has_one_pod_across_all_nodes() {
     let site = Site::new().await;
     let nodes = site.two_nodes().await;
-    let mut spec = simple("10.1.0.0/24");
-    spec["reserved"] = json!(["10.1.0.200-10.1.0.210"]);
-    site.pool("rail0", spec).await;
-    for node in &nodes {
-        node.wait_active("rail0").await;
-    }
+    site.pool_with_reserved("rail0", &nodes).await;
     let static_one = Attachment::of("one").asking("10.1.0.205");
     assert_eq!(nodes[0].add("rail0", &static_one), ["10.1.0.205"]);
     assert_eq!(

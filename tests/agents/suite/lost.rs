@@ -188,12 +188,7 @@ async fn select_all(site: &Site) {
 async fn after_a_restore_the_lost_object_of_a_reserved_address_is_created_again() {
     let site = Site::new().await;
     let nodes = site.two_nodes().await;
-    let mut spec = simple("10.1.0.0/24");
-    spec["reserved"] = json!(["10.1.0.200-10.1.0.210"]);
-    site.pool("rail0", spec).await;
-    for node in &nodes {
-        node.wait_active("rail0").await;
-    }
+    site.pool_with_reserved("rail0", &nodes).await;
     let before = site.server.snapshot();
     let living = Attachment::of("living").asking("10.1.0.205");
     assert_eq!(nodes[0].add("rail0", &living), ["10.1.0.205"]);

@@ -45,21 +45,7 @@ async fn pods_keep_their_addresses_while_a_cluster_gets_a_controller_and_loses_i
     life.counted.store(true, Ordering::Relaxed);
     site.controller.start(&site.server, &[]);
     life.goes_on(&site, &nodes, Earlier, "with a controller").await;
-    for (i, node) in nodes.iter().enumerate() {
-        replace_agent(node, Today).await;
-        life.goes_on(&site, &nodes, Today, &format!("with {} new agents", i + 1))
-            .await;
-    }
-    for (i, node) in nodes.iter().enumerate() {
-        replace_agent(node, Earlier).await;
-        life.goes_on(
-            &site,
-            &nodes,
-            Earlier,
-            &format!("with {} old agents again", i + 1),
-        )
-        .await;
-    }
+    life.goes_on_under_new_agents(&site, &nodes).await;
     life.counted.store(false, Ordering::Relaxed);
     site.controller.stop();
     life.goes_on(&site, &nodes, Earlier, "without a controller").await;

@@ -156,6 +156,20 @@ impl Life {
         }
     }
 
+    /// Replaces each agent by one of today, and then each by the earlier one again. Life goes on after each step.
+    pub(crate) async fn goes_on_under_new_agents(&self, site: &Site, nodes: &[Member]) {
+        for (version, which) in [
+            (Version::Today, "new agents"),
+            (Version::Earlier, "old agents again"),
+        ] {
+            for (i, node) in nodes.iter().enumerate() {
+                replace_agent(node, version).await;
+                self.goes_on(site, nodes, version, &format!("with {} {which}", i + 1))
+                    .await;
+            }
+        }
+    }
+
     /// Each pod has its address still, each node has its blocks and allocates one more address. The pool's status counts it, if a
     /// process counts.
     pub(crate) async fn goes_on(&self, site: &Site, nodes: &[Member], plugin: Version, when: &str) {

@@ -228,21 +228,7 @@ async fn pods_keep_their_addresses_while_a_cluster_is_upgraded_and_rolled_back()
     site.controller.start(&site.server, &[]);
     life.goes_on(&site, &nodes, Earlier, "with a new controller")
         .await;
-    for (i, node) in nodes.iter().enumerate() {
-        replace_agent(node, Today).await;
-        life.goes_on(&site, &nodes, Today, &format!("with {} new agents", i + 1))
-            .await;
-    }
-    for (i, node) in nodes.iter().enumerate() {
-        replace_agent(node, Earlier).await;
-        life.goes_on(
-            &site,
-            &nodes,
-            Earlier,
-            &format!("with {} old agents again", i + 1),
-        )
-        .await;
-    }
+    life.goes_on_under_new_agents(&site, &nodes).await;
     site.controller.stop();
     controller.start(&site.server, &[]);
     life.goes_on(&site, &nodes, Earlier, "with the old controller again")

@@ -171,15 +171,12 @@ async fn an_agent_releases_the_leases_that_a_plugin_of_another_version_made_for_
     }
 }
 
-/// One edit reserves the address of a pod on a node with an earlier agent, and adds addresses that another pool allocates in
-/// another way. The edit is refused. It takes effect under the same generation after the other pool is gone. An agent before
-/// `acceptedGeneration` reports the generation of the refused edit meanwhile.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_pod_of_an_earlier_node_keeps_its_address_when_a_refused_reservation_takes_effect() {
+/// A node for each version, and the pools `rail0` and `other`. The first node has a block of `rail0`.
+async fn two_pools(versions: [Version; 2]) -> (Site, [Member; 2]) {
     let site = Site::new().await;
     let nodes = [
-        node_of(Earlier, &site.server, "earlier", &KEEPS_BLOCKS).await,
-        node_of(Today, &site.server, "today", &KEEPS_BLOCKS).await,
+        node_of(versions[0], &site.server, "a", &KEEPS_BLOCKS).await,
+        node_of(versions[1], &site.server, "b", &KEEPS_BLOCKS).await,
     ];
     let mut other = simple("10.2.0.0/24");
     // No node has a block of this pool, so it is deleted at once.
@@ -188,6 +185,15 @@ async fn a_pod_of_an_earlier_node_keeps_its_address_when_a_refused_reservation_t
     site.wait_condition("other", "Ready", "True").await;
     site.simple("rail0", "10.1.0.0/24").await;
     nodes[0].wait_active("rail0").await;
+    (site, nodes)
+}
+
+/// One edit reserves the address of a pod on a node with an earlier agent, and adds addresses that another pool allocates in
+/// another way. The edit is refused. It takes effect under the same generation after the other pool is gone. An agent before
+/// `acceptedGeneration` reports the generation of the refused edit meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_of_an_earlier_node_keeps_its_address_when_a_refused_reservation_takes_effect() {
+    let (site, nodes) = two_pools([Earlier, Today]).await;
     let pods = Pods::default();
     let ip = pods
         .add(Earlier, &nodes[0], "rail0", &Attachment::of("one"))
@@ -232,17 +238,7 @@ async fn a_pod_of_an_earlier_node_keeps_its_address_when_a_refused_reservation_t
 /// reports with the generation of the pool.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_earlier_agent_waits_until_a_node_of_today_knows_of_a_reservation() {
-    let site = Site::new().await;
-    let nodes = [
-        node_of(Today, &site.server, "today", &KEEPS_BLOCKS).await,
-        node_of(Earlier, &site.server, "earlier", &KEEPS_BLOCKS).await,
-    ];
-    let mut other = simple("10.2.0.0/24");
-    other["allocation"] = json!("PerAddress");
-    site.pool("other", other).await;
-    site.wait_condition("other", "Ready", "True").await;
-    site.simple("rail0", "10.1.0.0/24").await;
-    nodes[0].wait_active("rail0").await;
+    let (site, nodes) = two_pools([Today, Earlier]).await;
     let pods = Pods::default();
     let ip = pods.add(Today, &nodes[0], "rail0", &Attachment::of("one")).await;
     // An edit that is refused first has a number that is not its generation.

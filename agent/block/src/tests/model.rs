@@ -206,7 +206,6 @@ impl Model for Scenario {
             .block
             .as_ref()
             .is_none_or(|block| block.record.epoch <= self.epochs)
-            && world.nodes.iter().flatten().all(|registration| *registration < 6)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {

@@ -2,12 +2,14 @@
 //! The state of the model: one block with one address, an API server, the requests in flight, two machines and two controllers.
 //! Events happen one at a time. All decisions are made by the functions of the daemon.
 
+mod registrations;
 mod views;
+
+pub(super) use registrations::{NEW, owner, registration};
 
 use crate::orphan::{OrphanAction, OwnerState, Quarantine, Watched, decide};
 use crate::owner::{Desired, NodeIdentity, Step, next};
 use crate::{BlockRecord, LocalBlock, Owner, Phase, Usage, address};
-use std::sync::LazyLock;
 use std::time::Duration;
 
 pub(super) const MACHINES: usize = 2;
@@ -73,6 +75,7 @@ pub(super) enum Op {
     },
     SwapAddress {
         uid: Stamp,
+        machine: usize,
         registration: Stamp,
         orphaned: bool,
     },
@@ -251,48 +254,7 @@ impl Default for Rules {
     }
 }
 
-/// The maximum number of registrations of a machine in a story.
-const REGISTRATIONS: usize = 8;
-
-pub(super) fn owner(machine: usize, registration: Stamp) -> Owner {
-    static ALL: LazyLock<[[Owner; REGISTRATIONS]; MACHINES]> = LazyLock::new(|| {
-        ["a", "b"].map(|node| {
-            std::array::from_fn(|uid| Owner {
-                node: node.into(),
-                uid: uid.to_string().into(),
-            })
-        })
-    });
-    ALL[machine][usize::from(registration)].clone()
-}
-
-/// The registration of a node, as [`owner`] names it.
-pub(super) fn registration(me: &NodeIdentity) -> Option<Stamp> {
-    match me {
-        NodeIdentity::Registered(me) => Some(uid(me)),
-        NodeIdentity::Gone(_) => None,
-    }
-}
-
-fn uid(owner: &Owner) -> Stamp {
-    owner.uid.parse().unwrap_or(PAST)
-}
-
 impl Op {
-    /// The registration that the request writes.
-    fn registration(&self) -> Option<Stamp> {
-        match self {
-            Self::Create { record, .. } | Self::Swap { to: record, .. } => Some(uid(&record.owner)),
-            Self::CreateAddress { registration, .. } | Self::SwapAddress { registration, .. } => {
-                Some(*registration)
-            }
-            Self::Delete { .. }
-            | Self::Report { .. }
-            | Self::TouchAddress { .. }
-            | Self::DeleteAddress { .. } => None,
-        }
-    }
-
     /// Calls `visit` with the stamps in the request's preconditions.
     fn each_stamp(&mut self, visit: &mut impl FnMut(&mut Stamp)) {
         match self {
@@ -331,7 +293,7 @@ impl World {
         Self {
             block: None,
             address: None,
-            nodes: [Some(1), Some(2)],
+            nodes: [Some(1); MACHINES],
             bound: [false; MACHINES],
             machines: [machine.clone(), machine],
             observers: vec![Observer::default(); MACHINES + controllers],
@@ -382,7 +344,7 @@ impl World {
         }
     }
 
-    /// Renames stamps to the smallest numbers, in the order of their occurrence. Stamps are compared only for equality, so this
+    /// Renames stamps and registrations to the smallest numbers, in the order of their occurrence. Stamps are compared only for equality, so this
     /// merges equivalent states.
     pub(super) fn settle_names(&mut self) {
         let mut names = [PAST; 64];
@@ -395,6 +357,7 @@ impl World {
             }
             *stamp = *name;
         });
+        self.settle_registrations();
         self.wire.sort();
     }
 
@@ -403,37 +366,5 @@ impl World {
         let mut last = 0;
         self.each_stamp(&mut |stamp| last = last.max(*stamp));
         last + 1
-    }
-
-    /// Returns a registration that no object, no request and no agent names.
-    pub(super) fn new_registration(&self) -> Stamp {
-        let mut objects = vec![(&self.block, &self.address)];
-        let mut named: Vec<Stamp> = self.nodes.iter().copied().flatten().collect();
-        if let Snapshot::Taken {
-            block,
-            address,
-            nodes,
-            ..
-        } = &self.snapshot
-        {
-            objects.push((block, address));
-            named.extend(nodes.iter().copied().flatten());
-        }
-        for machine in &self.machines {
-            match &machine.agent {
-                Agent::Idle(Some(view)) => {
-                    objects.push((&view.block, &view.address));
-                    named.extend(registration(&view.me));
-                }
-                Agent::Waiting(op, _) => named.extend(op.registration()),
-                _ => {}
-            }
-        }
-        named.extend(self.wire.iter().filter_map(|(_, op)| op.registration()));
-        for (block, address) in objects {
-            named.extend(block.as_ref().map(|block| uid(&block.record.owner)));
-            named.extend(address.as_ref().map(|address| address.registration));
-        }
-        (3..Stamp::MAX).find(|new| !named.contains(new)).unwrap_or(PAST)
     }
 }

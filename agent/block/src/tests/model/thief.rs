@@ -69,11 +69,12 @@ impl World {
                 })
                 .collect();
         };
-        let uid = address.uid;
+        let (uid, machine) = (address.uid, address.machine);
         let mut all = vec![Op::DeleteAddress { uid }, Op::TouchAddress { uid }];
         for (_, registration) in registrations {
             all.extend([true, false].map(|orphaned| Op::SwapAddress {
                 uid,
+                machine,
                 registration,
                 orphaned,
             }));

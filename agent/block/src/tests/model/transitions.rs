@@ -5,7 +5,8 @@ use super::{Event, Scenario};
 use crate::orphan::OrphanAction;
 use crate::owner::{Desired, NodeIdentity, Step};
 use crate::tests::world::{
-    Address, Agent, Lease, Object, Observer, Op, PAST, Rules, Sender, Snapshot, View, World, registration,
+    Address, Agent, Lease, NEW, Object, Observer, Op, PAST, Rules, Sender, Snapshot, View, World,
+    registration,
 };
 use crate::{BlockRecord, LocalBlock, Mode, Phase, address};
 
@@ -113,6 +114,7 @@ impl Scenario {
             }
             OrphanAction::Orphan => Op::SwapAddress {
                 uid,
+                machine: address.machine,
                 registration: address.registration,
                 orphaned: true,
             },
@@ -301,6 +303,7 @@ impl World {
         };
         let swap = Op::SwapAddress {
             uid,
+            machine: m,
             registration,
             orphaned,
         };
@@ -426,7 +429,7 @@ impl World {
             Event::Heal(m) => self.machines[m].cut = false,
             Event::DeleteNode(m) => self.nodes[m] = None,
             Event::Register(m) => {
-                self.nodes[m] = Some(self.new_registration());
+                self.nodes[m] = Some(NEW);
                 self.machines[m].silenced = false;
             }
             // The agent's Pod is among them, so its token becomes invalid.

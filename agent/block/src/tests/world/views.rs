@@ -155,6 +155,7 @@ impl World {
                     uid,
                     registration,
                     orphaned,
+                    ..
                 },
                 Some(address),
             ) if address.uid == *uid || !rules.preconditions => {

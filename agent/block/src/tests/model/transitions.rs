@@ -41,8 +41,10 @@ impl Scenario {
             Step::Report => {
                 world.send(m, Op::Report { version, used: true }, None);
             }
-            // The node lists the objects in a block before it allocates from it again. The block has no other address.
-            Step::WriteFile(local) if local.mode == Mode::Active && objects => machine.file = None,
+            // The node lists the objects in a block before it allocates from it again. The block has no other address. A block
+            // with leases stays in the file.
+            Step::WriteFile(local) if local.mode == Mode::Active && objects && idle => machine.file = None,
+            Step::WriteFile(local) if local.mode == Mode::Active && objects => {}
             Step::WriteFile(local) => machine.file = Some(local),
             Step::RemoveIfIdle if idle || !self.rules.idle_check => machine.file = None,
             Step::RemoveIfIdle => {}
@@ -312,13 +314,15 @@ impl World {
     }
 
     /// The answer that gives the machine the block has arrived, and the agent writes the file. If the address has an object, the
-    /// file gets no entry, since the block has no other address.
+    /// file gets no entry, since the block has no other address. An entry with a lease stays.
     fn write(&mut self, rules: &Rules, m: usize) -> Option<()> {
         let Agent::Writing(local) = self.machines[m].agent else {
             return None;
         };
         let file = self.machines[m].file;
-        let again = file.is_some_and(|file| file.mode == Mode::Draining) && local.mode == Mode::Draining;
+        let is_draining =
+            file.is_some_and(|file| file.mode == Mode::Draining) && local.mode == Mode::Draining;
+        let again = is_draining && self.machines[m].lease == Lease::None;
         let new = (file.is_none() || again) && matches!(local.mode, Mode::Active | Mode::Draining);
         let local = Some(local).filter(|_| !(new && self.address.is_some() && rules.list_after_claim));
         self.machines[m].file = local;

@@ -4,11 +4,18 @@
 //!
 //! Invariant: a seed gives the same changes on each machine, so that a failure can be reproduced.
 
+#[cfg(feature = "guided")]
+mod guided;
+
 use serde_json::{Map, Value, json};
 
-/// Pseudo-random numbers, the same for the same seed (xorshift64*).
+/// Pseudo-random numbers, the same for the same seed (xorshift64*). The first ones may come from an input.
 #[derive(Debug)]
-pub struct Random(u64);
+pub struct Random {
+    state: u64,
+    /// What is left of the input, in reverse.
+    input: Vec<u8>,
+}
 
 /// Texts that often break parsers.
 const TEXTS: [&str; 24] = [
@@ -39,16 +46,38 @@ const TEXTS: [&str; 24] = [
 ];
 
 impl Random {
+    fn seeded(seed: u64) -> Self {
+        // A product with an odd number is never 0 for another seed than 0, which xorshift cannot leave.
+        let state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let input = Vec::new();
+        Self { state, input }
+    }
+
+    /// Numbers that `input` determines: a byte of it for each choice among 256 or fewer, four bytes for others.
+    #[cfg(feature = "guided")]
+    fn of(input: &[u8]) -> Self {
+        let input = input.iter().rev().copied().collect();
+        Self {
+            input,
+            ..Self::seeded(1)
+        }
+    }
+
     fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+        self.state ^= self.state >> 12;
+        self.state ^= self.state << 25;
+        self.state ^= self.state >> 27;
+        self.state.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
     /// A number below `limit`, which is not 0.
     pub fn below(&mut self, limit: usize) -> usize {
-        usize::try_from(self.next() >> 33).unwrap_or_default() % limit
+        if self.input.is_empty() {
+            return usize::try_from(self.next() >> 33).unwrap_or_default() % limit;
+        }
+        let length = if limit <= 256 { 1 } else { 4 };
+        let bytes = (0..length).filter_map(|_| self.input.pop());
+        bytes.fold(0, |number, byte| number << 8 | usize::from(byte)) % limit
     }
 
     /// Whether this is the one case of `chances`.
@@ -93,9 +122,11 @@ impl Random {
     }
 }
 
-/// Runs `case` for seeds one after the other: `usual` of them, or as many as `RDMANET_FUZZ_CASES` says, from the seed
+/// Runs `case` as libFuzzer says if `RDMANET_GUIDED` is set (feature `guided`). Otherwise runs `case` for seeds one after the other: `usual` of them, or as many as `RDMANET_FUZZ_CASES` says, from the seed
 /// `RDMANET_FUZZ_SEED` on. The name that `case` gets leads back to it.
 pub fn cases(name: &str, usual: u64, mut case: impl FnMut(&str, &mut Random)) {
+    #[cfg(feature = "guided")]
+    guided::run(name, &mut case);
     let number =
         |variable: &str| std::env::var_os(variable).and_then(|value| value.to_str()?.parse::<u64>().ok());
     let (count, first) = (
@@ -103,11 +134,9 @@ pub fn cases(name: &str, usual: u64, mut case: impl FnMut(&str, &mut Random)) {
         number("RDMANET_FUZZ_SEED").unwrap_or(1),
     );
     for seed in first..first + count {
-        // A product with an odd number is never 0 for another seed than 0, which xorshift cannot leave.
-        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         case(
             &format!("{name}: RDMANET_FUZZ_SEED={seed} RDMANET_FUZZ_CASES=1"),
-            &mut random,
+            &mut Random::seeded(seed),
         );
     }
 }
@@ -116,8 +145,9 @@ pub fn cases(name: &str, usual: u64, mut case: impl FnMut(&str, &mut Random)) {
 pub fn bytes(random: &mut Random, content: &mut Vec<u8>) {
     for _ in 0..=random.below(4) {
         let at = random.below(content.len() + 1);
-        match random.below(7) {
+        match random.below(9) {
             0 => content.truncate(at),
+            7 => content.insert(at, u8::try_from(random.below(256)).unwrap_or_default()),
             1 => content.insert(at, b"\0\"{}[],:\\/-.\n9"[random.below(14)]),
             2 if at < content.len() => content[at] ^= 1 << random.below(8),
             3 if at < content.len() => drop(content.remove(at)),

@@ -2,7 +2,7 @@
 //! A controller of one version with agents of both, and a whole cluster that is upgraded and rolled back.
 
 use crate::cluster::{
-    BOTH, KEEPS_BLOCKS, Life, Pods, blocks_of, leases, node_of, replace_agent, server_of, site_of, wait_pool,
+    BOTH, KEEPS_BLOCKS, Life, Pods, blocks_of, leases, node_of, server_of, site_of, wait_pool,
 };
 use crate::deleted_node::held;
 use agents::pools::simple;

@@ -172,7 +172,7 @@ async fn an_agent_releases_the_leases_that_a_plugin_of_another_version_made_for_
 }
 
 /// A node for each version, and the pools `rail0` and `other`. The first node has a block of `rail0`.
-async fn two_pools(versions: [Version; 2]) -> (Site, [Member; 2]) {
+async fn beside_another_pool(versions: [Version; 2]) -> (Site, [Member; 2]) {
     let site = Site::new().await;
     let nodes = [
         node_of(versions[0], &site.server, "a", &KEEPS_BLOCKS).await,
@@ -193,7 +193,7 @@ async fn two_pools(versions: [Version; 2]) -> (Site, [Member; 2]) {
 /// `acceptedGeneration` reports the generation of the refused edit meanwhile.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_of_an_earlier_node_keeps_its_address_when_a_refused_reservation_takes_effect() {
-    let (site, nodes) = two_pools([Earlier, Today]).await;
+    let (site, nodes) = beside_another_pool([Earlier, Today]).await;
     let pods = Pods::default();
     let ip = pods
         .add(Earlier, &nodes[0], "rail0", &Attachment::of("one"))
@@ -238,7 +238,7 @@ async fn a_pod_of_an_earlier_node_keeps_its_address_when_a_refused_reservation_t
 /// reports with the generation of the pool.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_earlier_agent_waits_until_a_node_of_today_knows_of_a_reservation() {
-    let (site, nodes) = two_pools([Today, Earlier]).await;
+    let (site, nodes) = beside_another_pool([Today, Earlier]).await;
     let pods = Pods::default();
     let ip = pods.add(Today, &nodes[0], "rail0", &Attachment::of("one")).await;
     // An edit that is refused first has a number that is not its generation.

@@ -135,7 +135,7 @@ check 'an input that changes makes a new entry' an_input_that_changes_makes_a_ne
 check 'a failed build names the failed step and leaves nothing in the cache' a_failed_build_leaves_nothing
 check 'two builds at the same time agree' builds_at_the_same_time_agree
 check 'an unknown program is refused with the names of the known ones' refused "no program is called 'nosuch'; known: " "$here/build" nosuch
-check 'an unknown group is refused with the names of the known ones' refused '--group takes one of: checks cni containerd-oldest containerd controllers deploy etcd kube' "$here/build" --group nosuch
+check 'an unknown group is refused with the names of the known ones' refused '--group takes one of: checks cni containerd-oldest containerd controllers deploy dranet etcd kube' "$here/build" --group nosuch
 check 'a missing Go is reported in one line' refused 'Go is missing' without_go "$here/build" cnitool
 
 echo "$passed passed, $failed failed"

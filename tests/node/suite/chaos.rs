@@ -6,6 +6,7 @@
 //! An operation does not wait until the effects of the earlier one are over. Both nodes run whenever an operation begins.
 
 use crate::cluster::{Cluster, NODES, timed};
+use crate::dranet;
 use crate::kills::kill;
 use crate::peers;
 use crate::pools::{databases, remove_databases};
@@ -19,8 +20,16 @@ use std::time::{Duration, Instant};
 const MOST: usize = 10;
 /// The pods of the Deployment in the end.
 const END: usize = 4;
-/// The Deployment with addresses of whereabouts.
+/// The Deployment of the product beside rdmanet.
 const PEER: &str = "peer";
+
+/// What runs beside rdmanet.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Beside {
+    Nothing,
+    Whereabouts,
+    Dranet,
+}
 
 #[allow(
     clippy::disallowed_methods,
@@ -37,8 +46,9 @@ struct Chaos<'a> {
     cluster: &'a Cluster,
     random: fastrand::Rng,
     done: BTreeMap<&'static str, u32>,
-    /// The addresses that two pods of whereabouts had, if it runs too.
-    duplicates: Option<BTreeSet<String>>,
+    beside: Beside,
+    /// What was seen after an operation: addresses that two pods of whereabouts had, or faults of whole ports.
+    seen: BTreeSet<String>,
 }
 
 type Operation = (&'static str, fn(&mut Chaos));
@@ -63,18 +73,33 @@ const OPERATIONS: &[Operation] = &[
     ("deleted Node", |chaos| chaos.delete_node()),
 ];
 
+/// Further operations beside dranet.
+const OF_DRIVERS: &[Operation] = &[
+    ("kill of agent and driver", |chaos| chaos.kill_drivers()),
+    ("kill of agent and driver", |chaos| chaos.kill_drivers()),
+];
+
 impl Chaos<'_> {
     fn node(&mut self) -> &'static str {
         NODES[self.random.usize(..NODES.len())]
     }
 
-    /// The Deployments: ours, and the one with addresses of whereabouts if it runs too.
+    /// The Deployments: ours, and that of the product beside it.
     fn deployments(&self) -> &'static [&'static str] {
-        if self.duplicates.is_some() {
-            &["chaos", PEER]
-        } else {
+        if self.beside == Beside::Nothing {
             &["chaos"]
+        } else {
+            &["chaos", PEER]
         }
+    }
+
+    fn operations(&self) -> Vec<Operation> {
+        let further = if self.beside == Beside::Dranet {
+            OF_DRIVERS
+        } else {
+            &[]
+        };
+        [OPERATIONS, further].concat()
     }
 
     fn scale_to(&self, replicas: usize) {
@@ -85,11 +110,16 @@ impl Chaos<'_> {
     }
 
     fn scale(&mut self) {
-        let replicas = self.random.usize(..=MOST);
+        let most = if self.beside == Beside::Dranet {
+            dranet::MOST
+        } else {
+            MOST
+        };
+        let replicas = self.random.usize(..=most);
         self.scale_to(replicas);
     }
 
-    /// Deletes a pod of the Deployment or of the `StatefulSet`, and one of whereabouts if it runs too.
+    /// Deletes a pod of the Deployment or of the `StatefulSet`, and one of the product beside it.
     fn delete_one(&mut self, options: &[&str]) {
         for selector in [format!("app,app!={PEER}"), format!("app={PEER}")] {
             let names = self.cluster.kubectl(&format!("get pods -l {selector} -o name"));
@@ -121,7 +151,7 @@ impl Chaos<'_> {
 
     /// Removes the static pod of a node if it has one, and adds one otherwise.
     fn static_pod(&mut self) {
-        let manifest = single("static", "ib-ipoib", None).to_string();
+        let manifest = single("static", network(self.beside), None).to_string();
         let script = "cd /var/machine/pods && { rm chaos.json 2>/dev/null || { printf %s \"$1\" >../new && mv ../new chaos.json; }; }";
         let node = self.node();
         self.cluster.at(node, &["sh", "-c", script, "sh", &manifest]);
@@ -131,10 +161,20 @@ impl Chaos<'_> {
         self.cluster.kubectl(
             "-n rdmanet-system rollout restart daemonset/rdmanet-agent deployment/rdmanet-controller",
         );
-        if self.duplicates.is_some() {
-            self.cluster
-                .kubectl("-n kube-system rollout restart daemonset/whereabouts");
-        }
+        let peer = match self.beside {
+            Beside::Nothing => return,
+            Beside::Whereabouts => "whereabouts",
+            Beside::Dranet => "dranet",
+        };
+        self.cluster
+            .kubectl(&format!("-n kube-system rollout restart daemonset/{peer}"));
+    }
+
+    /// Kills the agent and dranet on a node. The kubelet starts both again.
+    fn kill_drivers(&mut self) {
+        let node = self.node();
+        let script = "kill -9 $(pidof rdmanet-agent dranet) 2>/dev/null; true";
+        self.cluster.at(node, &["sh", "-c", script]);
     }
 
     /// Begins to evict the pods of a node, and admits pods again after 20 s at most.
@@ -164,13 +204,16 @@ impl Chaos<'_> {
     /// Runs operations until the time is over.
     fn run(&mut self, end: Instant) {
         while Instant::now() < end {
-            let (name, operation) = OPERATIONS[self.random.usize(..OPERATIONS.len())];
+            let operations = self.operations();
+            let (name, operation) = operations[self.random.usize(..operations.len())];
             println!("chaos: {name}");
             operation(self);
             *self.done.entry(name).or_default() += 1;
             no_duplicate(self.cluster);
-            if let Some(seen) = &mut self.duplicates {
-                seen.extend(peers::duplicates(self.cluster));
+            match self.beside {
+                Beside::Nothing => {}
+                Beside::Whereabouts => self.seen.extend(peers::duplicates(self.cluster)),
+                Beside::Dranet => self.seen.extend(dranet::faults(self.cluster)),
             }
             std::thread::sleep(Duration::from_secs(self.random.u64(..10)));
         }
@@ -190,54 +233,105 @@ impl Chaos<'_> {
             ("rdmanet-system", "daemonset/rdmanet-agent"),
             ("rdmanet-system", "deployment/rdmanet-controller"),
             ("default", "deployment/chaos"),
-            ("default", "statefulset/db"),
         ] {
             self.cluster.rolled_out(namespace, name);
+        }
+        if self.beside != Beside::Dranet {
+            self.cluster.rolled_out("default", "statefulset/db");
         }
     }
 }
 
-/// Chaos, beside whereabouts if `beside`.
-fn chaos(beside: bool) {
+/// The network of the Deployment and of the static pods.
+fn network(beside: Beside) -> &'static str {
+    if beside == Beside::Dranet {
+        dranet::NETWORK
+    } else {
+        "ib-ipoib"
+    }
+}
+
+/// Starts the pods, and installs what runs beside rdmanet. Returns the number of pods of the `StatefulSet`.
+fn start(cluster: &Cluster, beside: Beside) -> usize {
+    match beside {
+        Beside::Nothing => {}
+        Beside::Whereabouts => {
+            peers::install(cluster);
+            cluster.apply(&[deployment(PEER, peers::NETWORK, END, None)]);
+        }
+        Beside::Dranet => {
+            dranet::install(cluster);
+            cluster.apply(&[dranet::deployment(PEER, END)]);
+        }
+    }
+    cluster.apply(&[deployment("chaos", network(beside), END, None)]);
+    if beside == Beside::Dranet {
+        // Its pods would have children of ports that pods have whole.
+        return 0;
+    }
+    databases(cluster).len()
+}
+
+/// Reports what the product beside rdmanet has with its pods running, and removes its pods.
+fn end_of_peer(chaos: &Chaos) {
+    match chaos.beside {
+        Beside::Nothing => return,
+        Beside::Whereabouts => {
+            println!("did: whereabouts gave two pods at once each of {:?}", chaos.seen);
+            peers::end(chaos.cluster, PEER);
+        }
+        Beside::Dranet => {
+            println!("did: seen after an operation: {:#?}", chaos.seen);
+            dranet::end(chaos.cluster, PEER);
+        }
+    }
+    remove(chaos.cluster, &format!("deployment/{PEER}"));
+}
+
+fn chaos(beside: Beside) {
     let seed = number("RDMANET_CHAOS_SEED", fastrand::u64(..));
     let minutes = number("RDMANET_CHAOS_MINUTES", 2);
     println!("did: chaos with seed {seed} for {minutes} minutes");
     let cluster = Cluster::lock();
-    databases(&cluster);
-    cluster.apply(&[deployment("chaos", "ib-ipoib", END, None)]);
-    if beside {
-        peers::install(&cluster);
-        cluster.apply(&[deployment(PEER, peers::NETWORK, END, None)]);
-    }
+    let databases = start(&cluster, beside);
     let mut chaos = Chaos {
         cluster: &cluster,
         random: fastrand::Rng::with_seed(seed),
         done: BTreeMap::new(),
-        duplicates: beside.then(BTreeSet::new),
+        beside,
+        seen: BTreeSet::new(),
     };
     chaos.run(Instant::now() + Duration::from_secs(minutes * 60));
     println!("did: {:?}", chaos.done);
     chaos.end();
-    timed("all records of the living pods", || agree(&cluster, END + 2));
-    if let Some(seen) = &chaos.duplicates {
-        println!("did: whereabouts gave two pods at once each of {seen:?}");
-        peers::end(&cluster, PEER);
-        remove(&cluster, &format!("deployment/{PEER}"));
-    }
+    timed("all records of the living pods", || {
+        agree(&cluster, END + databases);
+    });
+    end_of_peer(&chaos);
     remove(&cluster, "deployment/chaos");
-    remove_databases(&cluster);
+    if databases > 0 {
+        remove_databases(&cluster);
+    }
     timed("the end of all records", || nothing_left(&cluster));
-    if beside {
-        peers::left(&cluster);
+    match beside {
+        Beside::Nothing => {}
+        Beside::Whereabouts => peers::left(&cluster),
+        Beside::Dranet => dranet::left(&cluster),
     }
 }
 
 #[test]
 fn chaos_ends_without_a_duplicate_and_without_a_leak() {
-    chaos(false);
+    chaos(Beside::Nothing);
 }
 
 #[test]
 fn chaos_beside_whereabouts_ends_without_a_duplicate_and_without_a_leak_of_rdmanet() {
-    chaos(true);
+    chaos(Beside::Whereabouts);
+}
+
+/// Needs the cluster of `tests/node/up --rails 8`.
+#[test]
+fn chaos_beside_dranet_ends_with_every_port_of_rdmanet_on_its_node() {
+    chaos(Beside::Dranet);
 }

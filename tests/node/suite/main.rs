@@ -22,6 +22,7 @@ mod cluster;
 mod codes;
 mod conditions;
 mod cut_off;
+mod dranet;
 mod evictions;
 mod exclusive;
 mod faults;

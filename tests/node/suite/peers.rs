@@ -7,7 +7,7 @@ use crate::cluster::{Cluster, NODES, repository, run};
 use crate::witnesses::{on_links, repeated};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -28,24 +28,31 @@ const DEFINITIONS: [&str; 3] = [
     "whereabouts.cni.cncf.io_overlappingrangeipreservations.yaml",
 ];
 const MANIFESTS: [&str; 2] = ["daemonset-install.yaml", "reconciler-deployment.yaml"];
-/// Where a node sees the programs and scripts.
-const DIRECTORY: &str = "/node/kube/whereabouts";
-
-/// The directory of the pinned module.
-fn module() -> PathBuf {
-    let module = "github.com/k8snetworkplumbingwg/whereabouts";
-    let directory = repository().join("tests/go/whereabouts");
+/// The directory of a module that `tests/go/GROUP` pins.
+pub(crate) fn module(group: &str, module: &str) -> PathBuf {
+    let directory = repository().join("tests/go").join(group);
     let directory = directory.to_str().unwrap();
     PathBuf::from(run(
         Command::new("go").args(["-C", directory, "list", "-m", "-f", "{{.Dir}}", module])
     ))
 }
 
-/// Lets a pod template use the image of the other pods in place of whereabouts' own. That image has a shell; programs and
-/// scripts come from the node. The limit of a tenth of a processor is removed, because the processor is emulated.
-fn adapt(template: &mut Value) {
-    let files = PROGRAMS.iter().chain(&SCRIPTS);
+/// Copies files to /node/kube/PEER, where the nodes see them.
+pub(crate) fn share(cluster: &Cluster, peer: &str, files: impl Iterator<Item = PathBuf>) {
+    let directory = cluster.shared().join(peer);
+    std::fs::create_dir_all(&directory).unwrap();
+    for file in files {
+        run(Command::new("install")
+            .args(["-m", "0755"])
+            .args([&file, &directory]));
+    }
+}
+
+/// Lets a pod template use the image of the other pods in place of the peer's own. That image has a shell; the files
+/// come from the node. The limit of a tenth of a processor is removed, because the processor is emulated.
+fn adapt(template: &mut Value, peer: &str, files: &[&str]) {
     let mounts = files
+        .iter()
         .map(|name| json!({"name": "files", "mountPath": format!("/{name}"), "subPath": name}))
         .collect::<Vec<_>>();
     let spec = &mut template["spec"];
@@ -53,7 +60,7 @@ fn adapt(template: &mut Value) {
         spec["volumes"] = json!([]);
     }
     let volumes = spec["volumes"].as_array_mut().unwrap();
-    volumes.push(json!({"name": "files", "hostPath": {"path": DIRECTORY}}));
+    volumes.push(json!({"name": "files", "hostPath": {"path": format!("/node/kube/{peer}")}}));
     let container = &mut spec["containers"][0];
     container["image"] = "localhost/rdma:1".into();
     container["imagePullPolicy"] = "Never".into();
@@ -65,35 +72,37 @@ fn adapt(template: &mut Value) {
     container["volumeMounts"].as_array_mut().unwrap().extend(mounts);
 }
 
+/// The objects of a manifest. Its pods use `files` of /node/kube/PEER.
+pub(crate) fn adapted(cluster: &Cluster, manifest: &Path, peer: &str, files: &[&str]) -> Vec<Value> {
+    let objects = cluster.kubectl(&format!(
+        "create --dry-run=client -o json -f {}",
+        manifest.display()
+    ));
+    let objects = serde_json::Deserializer::from_str(&objects).into_iter::<Value>();
+    let mut objects: Vec<Value> = objects.map(Result::unwrap).collect();
+    for template in objects
+        .iter_mut()
+        .filter_map(|object| object.pointer_mut("/spec/template"))
+    {
+        adapt(template, peer, files);
+    }
+    objects
+}
+
 /// Installs whereabouts and a network of it on both nodes.
 pub(crate) fn install(cluster: &Cluster) {
-    let directory = cluster.shared().join("whereabouts");
-    std::fs::create_dir_all(&directory).unwrap();
     let programs = run(Command::new(repository().join("tests/go/build")).args(PROGRAMS));
-    let module = module();
-    let files = PROGRAMS.map(|name| PathBuf::from(&programs).join(name));
+    let module = module("whereabouts", "github.com/k8snetworkplumbingwg/whereabouts");
+    let programs = PROGRAMS.map(|name| PathBuf::from(&programs).join(name));
     let scripts = SCRIPTS.map(|name| module.join("script").join(name));
-    for file in files.iter().chain(&scripts) {
-        run(Command::new("install")
-            .args(["-m", "0755"])
-            .args([file, &directory]));
-    }
+    share(cluster, "whereabouts", programs.into_iter().chain(scripts));
     let manifests = module.join("doc/crds");
     for file in DEFINITIONS {
         cluster.kubectl(&format!("apply -f {}", manifests.join(file).display()));
     }
+    let files = [&PROGRAMS[..], &SCRIPTS].concat();
     for file in MANIFESTS {
-        let file = manifests.join(file);
-        let objects = cluster.kubectl(&format!("create --dry-run=client -o json -f {}", file.display()));
-        let objects = serde_json::Deserializer::from_str(&objects).into_iter::<Value>();
-        let mut objects: Vec<Value> = objects.map(Result::unwrap).collect();
-        for template in objects
-            .iter_mut()
-            .filter_map(|object| object.pointer_mut("/spec/template"))
-        {
-            adapt(template);
-        }
-        cluster.apply(&objects);
+        cluster.apply(&adapted(cluster, &manifests.join(file), "whereabouts", &files));
     }
     let config = json!({
         "cniVersion": "1.0.0", "name": "whereabouts", "type": "macvlan", "master": "host0", "mode": "bridge",
@@ -104,7 +113,7 @@ pub(crate) fn install(cluster: &Cluster) {
         "metadata": {"name": "whereabouts", "namespace": "default"}, "spec": {"config": config.to_string()},
     })]);
     for node in NODES {
-        cluster.at(node, &["cp", &format!("{DIRECTORY}/macvlan"), "/opt/cni/bin/"]);
+        cluster.at(node, &["cp", "/node/kube/whereabouts/macvlan", "/opt/cni/bin/"]);
     }
     cluster.rolled_out("kube-system", "daemonset/whereabouts");
     cluster.rolled_out("kube-system", "deployment/whereabouts-reconciler");
@@ -149,7 +158,7 @@ fn report(cluster: &Cluster, when: &str) {
 }
 
 /// Waits until the Deployment has its pods, or five minutes are over.
-pub(crate) fn end(cluster: &Cluster, app: &str) {
+pub(crate) fn settle(cluster: &Cluster, app: &str) {
     let deployment = format!("deployment/{app}");
     let status = ["rollout", "status", &deployment, "--timeout=5s"];
     let deadline = Instant::now() + Duration::from_secs(300);
@@ -157,7 +166,12 @@ pub(crate) fn end(cluster: &Cluster, app: &str) {
     while said.is_err() && Instant::now() < deadline {
         said = cluster.try_kubectl(&status);
     }
-    println!("did: whereabouts: {said:?}");
+    println!("did: {app}: {said:?}");
+}
+
+/// Reports what whereabouts has recorded once the Deployment has its pods.
+pub(crate) fn end(cluster: &Cluster, app: &str) {
+    settle(cluster, app);
     report(cluster, "with its pods running");
 }
 

@@ -27,7 +27,7 @@ fn address_of(pod: &Value) -> Option<String> {
     Some(network["ips"][0].as_str()?.to_owned())
 }
 
-fn is_ready(pod: &Value) -> bool {
+pub(crate) fn is_ready(pod: &Value) -> bool {
     let conditions = pod["status"]["conditions"].as_array();
     let ready = |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
     pod["metadata"]["deletionTimestamp"].is_null()

@@ -55,10 +55,11 @@ chaos: setup ## Tests agents and plugins on a real API server under many faults 
 chaos-cluster: setup ## Tests a cluster with kubelets and containerd under ten minutes of chaos, then under each fault (root; hours; MINUTES=N, SEED=N)
 	@RDMANET_CHAOS_MINUTES=$(or $(MINUTES),10) $(if $(SEED),RDMANET_CHAOS_SEED=$(SEED)) tests/all node_faults
 
-bench-chaos: setup ## Gives whereabouts and rdmanet the same ten minutes of chaos on one cluster, and prints what each leaves (root; MINUTES=N, SEED=N; PEER=dranet)
+bench-chaos: setup ## Gives whereabouts and rdmanet the same ten minutes of chaos on one cluster, and prints what each leaves (root; MINUTES=N, SEED=N; PEER=dranet in place of whereabouts)
+	@[[ "$(PEER)" =~ ^(whereabouts|dranet)?$$ ]] || { echo "PEER is '$(PEER)', not whereabouts or dranet" >&2; exit 1; }
 	@cargo build --quiet -p cli
 	@export RDMANET_CHAOS_MINUTES=$(or $(MINUTES),10) $(if $(SEED),RDMANET_CHAOS_SEED=$(SEED)); \
-	  $(if $(filter dranet,$(PEER)),RDMANET_CLUSTER=$$(tests/node/up --rails 8 --memory 1024 --until-exit $$$$) && export RDMANET_CLUSTER;) \
+	  $(if $(filter dranet,$(PEER)),RDMANET_CLUSTER=$$(tests/node/up --rails 8 --memory 1024 --until-exit $$$$); export RDMANET_CLUSTER;) \
 	  cargo test --quiet -p node --test node -- --nocapture beside_$(or $(PEER),whereabouts)
 
 build: setup ## Builds both plugins as static binaries

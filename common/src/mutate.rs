@@ -122,8 +122,9 @@ impl Random {
     }
 }
 
-/// Runs `case` as libFuzzer says if `RDMANET_GUIDED` is set (feature `guided`). Otherwise runs `case` for seeds one after the other: `usual` of them, or as many as `RDMANET_FUZZ_CASES` says, from the seed
-/// `RDMANET_FUZZ_SEED` on. The name that `case` gets leads back to it.
+/// Runs `case` for seeds one after the other: `usual` of them, or as many as `RDMANET_FUZZ_CASES` says, from the seed
+/// `RDMANET_FUZZ_SEED` on. The name that `case` gets leads back to it. With the feature `guided` and `RDMANET_GUIDED`, libFuzzer
+/// chooses the cases instead.
 pub fn cases(name: &str, usual: u64, mut case: impl FnMut(&str, &mut Random)) {
     #[cfg(feature = "guided")]
     guided::run(name, &mut case);
@@ -147,7 +148,6 @@ pub fn bytes(random: &mut Random, content: &mut Vec<u8>) {
         let at = random.below(content.len() + 1);
         match random.below(9) {
             0 => content.truncate(at),
-            7 => content.insert(at, u8::try_from(random.below(256)).unwrap_or_default()),
             1 => content.insert(at, b"\0\"{}[],:\\/-.\n9"[random.below(14)]),
             2 if at < content.len() => content[at] ^= 1 << random.below(8),
             3 if at < content.len() => drop(content.remove(at)),
@@ -161,6 +161,7 @@ pub fn bytes(random: &mut Random, content: &mut Vec<u8>) {
             }
             5 => drop(content.splice(at..at, random.pick(&TEXTS).bytes())),
             6 => content.extend(std::iter::repeat_n(b' ', random.below(9000))),
+            7 => content.insert(at, u8::try_from(random.below(256)).unwrap_or_default()),
             _ => {}
         }
     }

@@ -270,6 +270,10 @@ impl PoolFileWriter {
     /// may still name this node as their owner: a restore of etcd brings the deleted Node and the block back. So before the node
     /// allocates from such a block again, it lists the objects in it.
     pub(super) async fn close_unproven(&self) -> Result<(), ReconcileError> {
+        // An edit would create the directory of a pool that does not select this node.
+        if self.context.file().await?.is_none() {
+            return Ok(());
+        }
         let closed = self
             .context
             .agent

@@ -53,7 +53,8 @@ pub(super) struct BlockReconciler {
     publisher: Publisher,
     idle: IdleBlocks,
     namesakes: Namesakes,
-    /// The blocks of an unproven file have been closed ([`PoolFileWriter::close_unproven`]).
+    /// This process has closed the blocks of an unproven file ([`PoolFileWriter::close_unproven`]). The file counts as unproven
+    /// until every block is compared, so a second call would close the blocks that have opened since.
     closed: bool,
     /// Since this process started, every block of the file has been compared with the API server.
     proven: bool,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Cases that libFuzzer chooses: it keeps inputs that reach new code, and changes those (feature `guided`, `tests/guided`).
 //!
-//! Invariant: each random choice of a case is read from the input, so an input gives the same case each time.
+//! Invariant: an input gives the same case each time. The choices of a case come from the input, and after its end from a fixed
+//! seed.
 
 #![expect(unsafe_code, reason = "libFuzzer is written in C++")]
 
@@ -72,9 +73,8 @@ pub(super) fn run(name: &str, case: &mut dyn FnMut(&str, &mut Random)) {
         c_int::try_from(words.len()).unwrap_or_default(),
         pointers.as_mut_ptr(),
     );
-    let name = name.to_owned();
-    let body: Case<'_> =
-        Box::new(move |input| case(&format!("{name}: an input of libFuzzer"), &mut Random::of(input)));
+    let name = format!("{name}: an input of libFuzzer");
+    let body: Case<'_> = Box::new(move |input| case(&name, &mut Random::of(input)));
     // SAFETY: `case` outlives every call, because the driver ends the process and does not return.
     unsafe {
         CASE.set(Some(std::mem::transmute::<Case<'_>, Case<'static>>(body)));

@@ -7,6 +7,7 @@ mod liveness;
 mod mutations;
 mod reduction;
 mod scenarios;
+mod snapshot;
 mod thief;
 mod transitions;
 

@@ -344,8 +344,8 @@ impl World {
         }
     }
 
-    /// Renames stamps and registrations to the smallest numbers, in the order of their occurrence. Stamps are compared only for equality, so this
-    /// merges equivalent states.
+    /// Renames stamps and registrations to the smallest numbers, in the order of their occurrence. They are compared only for
+    /// equality, so this merges equivalent states.
     pub(super) fn settle_names(&mut self) {
         let mut names = [PAST; 64];
         let mut last = PAST;

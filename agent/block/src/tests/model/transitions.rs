@@ -5,8 +5,7 @@ use super::{Event, Scenario};
 use crate::orphan::OrphanAction;
 use crate::owner::{Desired, NodeIdentity, Step};
 use crate::tests::world::{
-    Address, Agent, Lease, NEW, Object, Observer, Op, PAST, Rules, Sender, Snapshot, View, World,
-    registration,
+    Address, Agent, Lease, NEW, Object, Observer, Op, Rules, Sender, View, World, registration,
 };
 use crate::{BlockRecord, LocalBlock, Mode, Phase, address};
 
@@ -443,52 +442,6 @@ impl World {
             }
             _ => {}
         }
-    }
-
-    fn take_snapshot(&mut self) {
-        let block = self.block.clone().map(|block| Object {
-            version: PAST,
-            ..block
-        });
-        let address = self
-            .address
-            .clone()
-            .map(|address| Address { uid: PAST, ..address });
-        self.snapshot = Snapshot::Taken {
-            block,
-            address,
-            nodes: self.nodes,
-            bound: self.bound,
-        };
-    }
-
-    /// The API server has the objects of the snapshot. Agents and controllers start again, with valid tokens.
-    fn restore(&mut self) {
-        let Snapshot::Taken {
-            block,
-            address,
-            nodes,
-            bound,
-        } = std::mem::replace(&mut self.snapshot, Snapshot::Used)
-        else {
-            return;
-        };
-        (self.nodes, self.bound) = (nodes, bound);
-        self.wire.clear();
-        self.observers.fill(Observer::default());
-        for machine in &mut self.machines {
-            (machine.published, machine.silenced) = (false, false);
-            if machine.on {
-                machine.agent = Agent::Idle(None);
-            }
-        }
-        self.block = None;
-        self.address = None;
-        let version = self.fresh();
-        self.block = block.map(|block| Object { version, ..block });
-        let uid = self.fresh();
-        self.address = address.map(|address| Address { uid, ..address });
-        self.deselected = true;
     }
 
     fn power_off(&mut self, m: usize) {

@@ -33,6 +33,10 @@ async fn each_refusal_names_the_pool_and_the_remedy() {
         &[116],
         &["elsewhere", "nodeSelector"],
     );
+    assert!(
+        !node.data().join("pools/elsewhere").exists(),
+        "the node has a directory of a pool that does not select it"
+    );
     let mut spec = simple("10.2.0.0/28");
     spec["namespaceSelector"] = json!({ "matchLabels": { "team": "ml" } });
     site.pool("team", spec).await;

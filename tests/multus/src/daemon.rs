@@ -85,6 +85,11 @@ impl<'s, 'n> Daemon<'s, 'n> {
         Multus::shim(self.setup.node, self.written().unwrap())
     }
 
+    /// What the daemon has logged.
+    pub fn log(&self) -> String {
+        self.process.log()
+    }
+
     /// The daemon's peak memory in KiB.
     pub fn memory(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.id)).unwrap();

@@ -55,6 +55,29 @@ fn the_thick_daemon_passes_on_plugin_errors_and_leaves_nothing() {
     });
 }
 
+/// The runtime does not see that a DEL failed, so it does not repeat it. The thin plugin reports the error (`refused.rs`).
+#[test]
+fn the_shim_reports_a_failed_del_as_success() {
+    Setup::run(|setup| {
+        setup.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
+        let mut misspelt = macvlan("rail1", "10.31.0.0/24");
+        misspelt["type"] = json!("cni-ipiob");
+        setup.network("misspelt", &misspelt);
+        let daemon = Daemon::start(setup);
+        let multus = daemon.multus();
+        let (sandbox, pod) = setup.pod("wrong", "rail0,misspelt");
+        let before = setup.node.settled_snapshot(&[&sandbox]);
+        let missing = "failed to find plugin \"cni-ipiob\"";
+        multus.add(&sandbox, &pod).refused(999, &["cni-ipiob"]);
+        let mark = daemon.log().len();
+        multus.del(&sandbox, &pod);
+        let said = daemon.log().split_off(mark);
+        let failed = |line: &str| line.contains("DEL finished") && line.contains(missing);
+        assert!(said.lines().any(failed), "{said}");
+        setup.node.assert_as_before(&before, &[&sandbox], "after DEL");
+    });
+}
+
 #[test]
 fn the_thick_daemon_detaches_a_pod_while_the_api_server_is_unreachable() {
     Setup::run(|setup| {

@@ -8,6 +8,7 @@
 pub mod advice;
 pub mod check;
 pub mod collect;
+pub mod namespaces;
 mod recording;
 pub mod show;
 

@@ -3,6 +3,7 @@
 
 use super::advice::{Advice, Suitability, suitability};
 use super::collect::{LiveFacts, NodeFacts, PortFacts};
+use super::namespaces::EmptyNamespace;
 use super::show::gbits;
 use crate::output::{Finding, Severity};
 use common::rdma::{PortLayer, PortState};
@@ -318,5 +319,34 @@ fn live(live: &LiveFacts) -> Vec<Finding> {
             "DEL of that attachment repairs it",
         ));
     }
+    all.extend(live.empty_namespaces.iter().map(empty_namespace));
     all
+}
+
+/// CRI-O loses a sandbox if it is killed after ADD, and its restart calls no DEL.
+fn empty_namespace(namespace: &EmptyNamespace) -> Finding {
+    let EmptyNamespace {
+        path,
+        container_id: id,
+        ..
+    } = namespace;
+    let pod = namespace.pod.as_deref().unwrap_or("unknown");
+    let delete = match path.parent() {
+        Some(parent) if parent.ends_with("run/netns") => {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            format!("ip netns delete {name}")
+        }
+        _ => format!("umount {}", path.display()),
+    };
+    Finding::new(
+        Severity::Warn,
+        path.display().to_string(),
+        format!(
+            "no process is in this network namespace, which has {} of pod {pod}, sandbox {id}",
+            namespace.addresses.join(" and ")
+        ),
+        format!(
+            "nothing if the runtime knows the sandbox (crictl pods --id {id}); otherwise {delete}, and the agent collects the attachment"
+        ),
+    )
 }

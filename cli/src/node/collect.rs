@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Collects the facts about a node, once.
 
+use super::namespaces::{self, EmptyNamespace};
 use super::recording::{Recorded, write_sysfs};
 use crate::args;
 use crate::leases;
@@ -120,6 +121,8 @@ pub struct LiveFacts {
     pub agent_is_missing: bool,
     /// Leases that cannot be read.
     pub damaged: Vec<String>,
+    /// Network namespaces of attachments in which no process is.
+    pub empty_namespaces: Vec<EmptyNamespace>,
 }
 
 /// Reads the live node, or the record that `options` name.
@@ -171,6 +174,7 @@ pub fn collect(options: &args::Node) -> Result<NodeFacts, CommandError> {
     }
     let live = LiveFacts {
         damaged,
+        empty_namespaces: namespaces::empty(&leases, &namespaces::of_processes()),
         ..live(&sysfs, &options.directories.leases.data_dir)
     };
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
@@ -417,6 +421,7 @@ fn live(sysfs: &Sysfs, data_dir: &Path) -> LiveFacts {
         missing_plugins: ["cni-ipoib", "rdma-ipam"].into_iter().filter(plugin).collect(),
         agent_is_missing: pools && !Path::new(ipam::agent::SOCKET).exists(),
         damaged: Vec::new(),
+        empty_namespaces: Vec::new(),
     }
 }
 

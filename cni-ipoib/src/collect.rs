@@ -17,7 +17,7 @@ use crate::intent::Intent;
 use crate::journal::{Entry, Written, written};
 use crate::netns::is_gone;
 use crate::node::Node;
-use crate::teardown::{Caller, DetachTarget, take_down};
+use crate::teardown::{Caller, DetachTarget, Links, take_down};
 use common::cni;
 use common::cni::dispatch::Call;
 use common::cni::{Args, Conf, IfName};
@@ -25,6 +25,11 @@ use common::collector::{DeadAttachment, Reply, Request};
 use reach::Reach;
 use serde_json::json;
 use std::collections::HashSet;
+use std::time::Duration;
+
+/// How long the link of a namespace without a path is awaited, from the moment when the agent first saw it unused. CRI-O holds
+/// the namespace open until the kubelet removes the sandbox, some minutes after a DEL that failed.
+const RETURNED_WITHIN: Duration = Duration::from_secs(600);
 
 /// The IPAM plugin whose leases the agent ends itself.
 const OWN_IPAM: &str = "rdma-ipam";
@@ -33,7 +38,7 @@ const OWN_IPAM: &str = "rdma-ipam";
 pub(crate) fn answer(node: &Node, reach: Reach, request: &Request) -> Reply {
     let answered = match request {
         Request::List => list(node).map(Reply::Dead).map_err(cni::Error::from),
-        Request::Collect(dead) => collect(node, reach, dead),
+        Request::Collect { dead, seconds } => collect(node, reach, dead, Duration::from_secs(*seconds)),
     };
     answered.unwrap_or_else(|error| Reply::Failed(error.msg))
 }
@@ -68,7 +73,7 @@ fn list(node: &Node) -> Result<Vec<DeadAttachment>, Error> {
 ///
 /// # Errors
 /// Those of [`take_down`]; the attachment stays in the journal.
-fn collect(node: &Node, reach: Reach, dead: &DeadAttachment) -> Result<Reply, cni::Error> {
+fn collect(node: &Node, reach: Reach, dead: &DeadAttachment, unused: Duration) -> Result<Reply, cni::Error> {
     let call = call_of(&dead.network)?;
     let journal = node.journal(&dead.network);
     let entry = match journal.idle(&dead.attachment) {
@@ -98,7 +103,12 @@ fn collect(node: &Node, reach: Reach, dead: &DeadAttachment) -> Result<Reply, cn
         call: &call,
         identity: &Identity::read(&call),
     };
-    take_down(&caller, &target(dead, &entry, &intent))?;
+    let links = take_down(&caller, &target(dead, &entry, &intent))?;
+    if links == Links::MayReturn && unused < RETURNED_WITHIN {
+        return Ok(kept(
+            "the kernel has not returned its link: a process may hold its network namespace open",
+        ));
+    }
     if foreign {
         keep_address(entry, intent)?;
     } else {

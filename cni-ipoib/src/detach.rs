@@ -59,11 +59,15 @@ pub fn delete(kernel: &mut dyn Kernel, side: Side, known: &Known<'_>) -> Result<
 
 /// Every known link on `side`, in the order of deletion.
 fn find(kernel: &mut dyn Kernel, side: Side, known: &Known<'_>) -> Result<Vec<Link>, Error> {
-    let mut links = links(kernel, side)?;
+    Ok(known_among(links(kernel, side)?, side, known))
+}
+
+/// The known links among all of `side`, in the order of deletion.
+fn known_among(mut links: Vec<Link>, side: Side, known: &Known<'_>) -> Vec<Link> {
     links.retain(|link| known.is(side, link));
     // A bond of InfiniBand ports ends with its last port. Deleted before its ports, it releases them at once.
     links.sort_by_key(|link| !link.is_bond());
-    Ok(links)
+    links
 }
 
 fn delete_all(kernel: &mut dyn Kernel, side: Side, links: &[Link]) -> Result<usize, Error> {
@@ -74,8 +78,16 @@ fn delete_all(kernel: &mut dyn Kernel, side: Side, links: &[Link]) -> Result<usi
     Ok(deleted)
 }
 
-/// Deletes every known link that the kernel returns to the host after a namespace ended. Returns their
-/// number.
+/// What [`delete_thrown_back`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThrownBack {
+    /// The number of links it deleted.
+    pub deleted: usize,
+    /// The kernel may still return a link: none was there, and a process that holds the namespace open keeps it alive.
+    pub more: bool,
+}
+
+/// Deletes every known link that the kernel returns to the host after a namespace ended.
 ///
 /// The kernel returns them within `THROWN_BACK_WITHIN` of `gone`, a moment at which the namespace was gone.
 /// After that time the function searches once. If `master` is Ethernet it does not wait: such children end
@@ -88,20 +100,23 @@ pub fn delete_thrown_back(
     known: &Known<'_>,
     master: &str,
     gone: Instant,
-) -> Result<usize, Error> {
+) -> Result<ThrownBack, Error> {
     let deadline = gone + within();
     let mut deleted = 0;
     loop {
-        let found = find(kernel, Side::Host, known)?;
+        let host = links(kernel, Side::Host)?;
+        let more = may_throw_back(&host, master);
+        let found = known_among(host, Side::Host, known);
         deleted += delete_all(kernel, Side::Host, &found)?;
         // A link without alias may never have been moved, so others may still be returned.
         if found.iter().any(|link| link.alias.is_some()) {
             // The ports of a bond return one after the other, but the kernel holds one lock for all of them,
             // and the deletion waited for that lock.
-            return Ok(deleted + delete(kernel, Side::Host, known)?);
+            deleted += delete(kernel, Side::Host, known)?;
+            return Ok(ThrownBack { deleted, more: false });
         }
-        if Instant::now() >= deadline || !may_throw_back(&links(kernel, Side::Host)?, master) {
-            return Ok(deleted);
+        if !more || Instant::now() >= deadline {
+            return Ok(ThrownBack { deleted, more });
         }
         sleep(PAUSE);
     }

@@ -113,7 +113,7 @@ fn collect_thrown_back(caller: &Caller<'_>, kept: &[Attachment], errors: &mut Ve
             ..DetachTarget::new(attachment)
         };
         let taken = take_down(caller, &target);
-        errors.extend(taken.and_then(|()| Ok(entry.remove()?)).err());
+        errors.extend(taken.and_then(|_| Ok(entry.remove()?)).err());
     }
 }
 

@@ -7,7 +7,7 @@ mod device;
 mod rdma;
 
 use crate::config::Identity;
-use crate::detach::{self, Known};
+use crate::detach::{self, Known, ThrownBack};
 use crate::error::Error;
 use crate::intent::Intent;
 use crate::journal::Notes;
@@ -57,15 +57,24 @@ impl Caller<'_> {
     }
 }
 
+/// Whether an attachment may still have a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Links {
+    /// None is left.
+    Removed,
+    /// None was found, and the kernel may still return one from a namespace that something holds open.
+    MayReturn,
+}
+
 /// Removes what is left of an attachment: its link, then its files, then its addresses once no link has
 /// them.
 ///
 /// # Errors
 /// The kernel or the IPAM plugin refused, or a device has not returned yet: the call must be repeated. If
 /// only the RDMA device cannot be returned, the link and the addresses are removed all the same.
-pub(crate) fn take_down(caller: &Caller<'_>, target: &DetachTarget<'_>) -> Result<(), cni::Error> {
+pub(crate) fn take_down(caller: &Caller<'_>, target: &DetachTarget<'_>) -> Result<Links, cni::Error> {
     let rdma = rdma::return_device(caller, target);
-    remove_link(caller, target)?;
+    let links = remove_link(caller, target)?;
     let intent = target.intent.as_ref();
     if let Some(file) = intent.and_then(|intent| intent.device_info.as_deref())
         && let Err(error) = device_info::remove(file)
@@ -84,14 +93,15 @@ pub(crate) fn take_down(caller: &Caller<'_>, target: &DetachTarget<'_>) -> Resul
             .notifying(&note)
             .del(target.attachment, target.netns)?;
     }
-    Ok(rdma?)
+    rdma?;
+    Ok(links)
 }
 
 /// Deletes the attachment's links: in the container, and on the host, where an interrupted ADD or the end of
 /// the container's namespace left them.
-fn remove_link(caller: &Caller<'_>, target: &DetachTarget<'_>) -> Result<(), Error> {
+fn remove_link(caller: &Caller<'_>, target: &DetachTarget<'_>) -> Result<Links, Error> {
     if device::return_link(caller, target)? {
-        return Ok(());
+        return Ok(Links::Removed);
     }
     let mark = Mark::new(caller.network(), target.attachment);
     let made = target.intent.as_ref().map_or(&[][..], |intent| &intent.made);
@@ -108,24 +118,32 @@ fn remove_link(caller: &Caller<'_>, target: &DetachTarget<'_>) -> Result<(), Err
         policy::remove(&mut *kernel, policy::table(&mark))?;
         deleted += target.delete_in(&mut *kernel, &known, netns.id())?;
         if deleted > 0 && target.done {
-            return Ok(());
+            return Ok(Links::Removed);
         }
     }
     let mut kernel = caller.node.kernel(None)?;
     // The kernel dismantles a dead namespace asynchronously. A link that it returned later would have no
     // owner.
     let died = target.intent.as_ref().filter(|_| seen.is_empty());
-    let deleted = match died {
+    let returned = match died {
         Some(intent) => {
             let gone = target.gone.unwrap_or_else(Instant::now);
             detach::delete_thrown_back(&mut *kernel, &known, &intent.master, gone)?
         }
-        None => detach::delete(&mut *kernel, Side::Host, &Known::marked(&mark))?,
+        None => ThrownBack {
+            deleted: detach::delete(&mut *kernel, Side::Host, &Known::marked(&mark))?,
+            more: false,
+        },
     };
-    if deleted > 0 {
+    if returned.deleted > 0 {
         tracing::info!(attachment = %target.attachment, "deleted the attachment's link on the host");
     }
-    Ok(())
+    let may_return = returned.more && returned.deleted == 0;
+    Ok(if may_return {
+        Links::MayReturn
+    } else {
+        Links::Removed
+    })
 }
 
 impl<'a> DetachTarget<'a> {

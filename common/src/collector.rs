@@ -60,7 +60,13 @@ pub enum Request {
     /// Lists the attachments of pods whose namespaces are gone.
     List,
     /// Removes one of them. The API server has no such pod any more.
-    Collect(DeadAttachment),
+    #[serde(rename_all = "camelCase")]
+    Collect {
+        /// The attachment.
+        dead: DeadAttachment,
+        /// For how many seconds the agent has seen it unused.
+        seconds: u64,
+    },
 }
 
 /// The reply of the collector.

@@ -51,6 +51,31 @@ fn the_collector_removes_the_returned_child_and_nothing_of_a_living_pod() {
     });
 }
 
+/// CRI-O holds the namespace of a pod open after it has removed its path.
+#[test]
+fn the_collector_awaits_the_child_of_a_namespace_that_a_process_holds_open() {
+    run(|node| {
+        let conf = network(node, &json!({}));
+        let before = node.link_names();
+        let collector = Collector::start(node);
+        let lost = attached(node, &conf);
+        let held = lost.open();
+        lost.die();
+        let dead = collector.dead();
+        let reply = collector.collect(&dead[0]);
+        assert!(
+            matches!(&reply, Reply::Kept(why) if why.contains("has not returned its link")),
+            "{reply:?}"
+        );
+        assert_eq!(collector.dead(), dead);
+        drop(held);
+        soon("the kernel puts the child back", || node.link_names() != before);
+        assert_eq!(collector.collect(&dead[0]), Reply::Collected);
+        assert_eq!((node.link_names(), collector.dead()), (before, vec![]));
+        lost.detach(&conf, "net1");
+    });
+}
+
 #[test]
 fn a_child_that_cnitool_attached_waits_for_del() {
     run(|node| {

@@ -66,9 +66,12 @@ impl Collector {
         }
     }
 
-    /// Asks to remove one of them.
+    /// Asks to remove one of them, as soon as it is seen unused.
     pub fn collect(&self, dead: &DeadAttachment) -> Reply {
-        self.ask(&Request::Collect(dead.clone()))
+        self.ask(&Request::Collect {
+            dead: dead.clone(),
+            seconds: 0,
+        })
     }
 
     fn ask(&self, request: &Request) -> Reply {

@@ -73,7 +73,7 @@ impl Attachments {
             pod,
             ..
         } = dead;
-        let why = match client::collect(&self.agent.config.collector, dead).await {
+        let why = match client::collect(&self.agent.config.collector, dead, suspected).await {
             Ok(Reply::Collected) => {
                 tracing::warn!(network, %attachment, pod = %pod.name, namespace = %pod.namespace, uid = %pod.uid, seconds = suspected.as_secs(), evidence, "collected an attachment without a pod");
                 self.agent.metrics.collected(KIND);

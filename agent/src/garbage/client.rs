@@ -40,9 +40,17 @@ pub(super) async fn list(socket: &Path) -> Result<Vec<DeadAttachment>, ClientErr
     }
 }
 
-/// Removes one of them.
-pub(super) async fn collect(socket: &Path, dead: &DeadAttachment) -> Result<Reply, ClientError> {
-    ask(socket, &Request::Collect(dead.clone())).await
+/// Removes one of them, which has been unused for `suspected`.
+pub(super) async fn collect(
+    socket: &Path,
+    dead: &DeadAttachment,
+    suspected: Duration,
+) -> Result<Reply, ClientError> {
+    let request = Request::Collect {
+        dead: dead.clone(),
+        seconds: suspected.as_secs(),
+    };
+    ask(socket, &request).await
 }
 
 async fn ask(socket: &Path, request: &Request) -> Result<Reply, ClientError> {

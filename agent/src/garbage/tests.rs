@@ -83,7 +83,7 @@ fn collector(socket: &Path, script: Arc<Mutex<Script>>) {
 fn collector_answer(script: &mut Script, request: Request) -> Reply {
     match request {
         Request::List => Reply::Dead(script.dead.clone()),
-        Request::Collect(dead) => script.refuses.clone().unwrap_or_else(|| {
+        Request::Collect { dead, .. } => script.refuses.clone().unwrap_or_else(|| {
             script.collected.push(dead.pod.name.clone());
             script.dead.retain(|other| *other != dead);
             Reply::Collected

@@ -75,7 +75,16 @@ fn listed(fixture: &Fixture) -> Vec<DeadAttachment> {
 }
 
 fn ask(fixture: &Fixture, reach: Reach, dead: &DeadAttachment) -> Reply {
-    answer(&fixture.plugin().node, reach, &Request::Collect(dead.clone()))
+    ask_after(fixture, reach, dead, 0)
+}
+
+/// The same, `seconds` after the agent has first seen it unused.
+fn ask_after(fixture: &Fixture, reach: Reach, dead: &DeadAttachment, seconds: u64) -> Reply {
+    let request = Request::Collect {
+        dead: dead.clone(),
+        seconds,
+    };
+    answer(&fixture.plugin().node, reach, &request)
 }
 
 /// The attachment of container c1 as the agent names it.
@@ -111,6 +120,35 @@ fn a_link_that_the_kernel_returned_to_the_host_is_collected() {
     // The DEL that comes after all finds nothing.
     fixture.del_without_netns("c1").unwrap();
     assert_eq!(ask(&fixture, ALL, &dead(&fixture)), Reply::Collected);
+}
+
+/// A process holds the namespace open, as CRI-O does: the path is gone, and the kernel returns the link later.
+#[test]
+fn a_link_that_the_kernel_has_not_returned_is_awaited() {
+    let fixture = Fixture::new();
+    let before = fixture.kernel.state();
+    add(&fixture, "c1", ARGS, "");
+    move_to(&fixture, "c1", "ended");
+    is_kept(&ask_after(&fixture, ALL, &dead(&fixture), 30), "has not returned");
+    assert_eq!(listed(&fixture), [dead(&fixture)]);
+    fixture.kernel.set().state.pod_dies();
+    assert_eq!(ask(&fixture, ALL, &dead(&fixture)), Reply::Collected);
+    assert_eq!(fixture.kernel.state(), before);
+    assert_eq!(fixture.written_down(), [""; 0]);
+}
+
+/// A DEL that was killed may have deleted the link, so none returns.
+#[test]
+fn a_link_that_does_not_return_is_awaited_for_ten_minutes() {
+    let fixture = Fixture::new();
+    add(&fixture, "c1", ARGS, "");
+    move_to(&fixture, "c1", "ended");
+    is_kept(
+        &ask_after(&fixture, ALL, &dead(&fixture), 599),
+        "has not returned",
+    );
+    assert_eq!(ask_after(&fixture, ALL, &dead(&fixture), 600), Reply::Collected);
+    assert_eq!(fixture.written_down(), [""; 0]);
 }
 
 #[test]
@@ -303,7 +341,13 @@ fn no_request_removes_a_living_attachment() {
     let before = fixture.kernel.state();
     let node = fixture.plugin().node;
     common::mutate::cases("collector requests", 20_000, |case, random| {
-        let requests = [Request::List, Request::Collect(dead(&fixture))];
+        let requests = [
+            Request::List,
+            Request::Collect {
+                dead: dead(&fixture),
+                seconds: 0,
+            },
+        ];
         let mut request = serde_json::to_value(random.pick(&requests)).unwrap();
         if !random.one_in(8) {
             common::mutate::json(random, &mut request);

@@ -62,8 +62,8 @@ const OPERATIONS: &[Operation] = &[
     ("deletion", |chaos| chaos.delete()),
     ("forced deletion", |chaos| chaos.delete_by_force()),
     ("forced deletion", |chaos| chaos.delete_by_force()),
-    ("kill of containerd", |chaos| chaos.kill_containerd()),
-    ("kill of containerd", |chaos| chaos.kill_containerd()),
+    ("kill of the container runtime", |chaos| chaos.kill_runtime()),
+    ("kill of the container runtime", |chaos| chaos.kill_runtime()),
     ("kill of kubelet", |chaos| chaos.kill_kubelet()),
     ("static pod", |chaos| chaos.static_pod()),
     ("static pod", |chaos| chaos.static_pod()),
@@ -139,9 +139,9 @@ impl Chaos<'_> {
         self.delete_one(&["--force", "--grace-period=0"]);
     }
 
-    fn kill_containerd(&mut self) {
+    fn kill_runtime(&mut self) {
         let node = self.node();
-        kill(self.cluster, node, "containerd");
+        kill(self.cluster, node, self.cluster.runtime);
     }
 
     fn kill_kubelet(&mut self) {

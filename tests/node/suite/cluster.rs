@@ -19,6 +19,8 @@ pub(crate) const NODES: [&str; 2] = ["node-1", "node-2"];
 pub(crate) struct Cluster {
     kubeconfig: PathBuf,
     kubectl: PathBuf,
+    /// The container runtime of the nodes, by the name of its process.
+    pub(crate) runtime: &'static str,
 }
 
 /// The top of the repository.
@@ -32,6 +34,18 @@ pub(crate) fn repository() -> &'static Path {
 
 fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The command `rdmanet`.
+pub(crate) fn rdmanet() -> PathBuf {
+    let program = std::env::current_exe().unwrap();
+    let program = program.parent().and_then(Path::parent).unwrap().join("rdmanet");
+    assert!(
+        program.is_file(),
+        "{} is not there: cargo build -p cli",
+        program.display()
+    );
+    program
 }
 
 fn said(output: &Output) -> String {
@@ -80,10 +94,16 @@ impl Cluster {
     fn start() -> Self {
         let kubeconfig = std::env::var_os("RDMANET_CLUSTER").map_or_else(up, PathBuf::from);
         let tools = run(Command::new(repository().join("tests/go/build")).arg("kubectl"));
-        let cluster = Self {
+        let mut cluster = Self {
             kubeconfig,
             kubectl: Path::new(&tools).join("kubectl"),
+            runtime: "containerd",
         };
+        let version =
+            cluster.kubectl("get node node-1 -o jsonpath={.status.nodeInfo.containerRuntimeVersion}");
+        if version.starts_with("cri-o") {
+            cluster.runtime = "crio";
+        }
         if cluster
             .try_kubectl(&["get", "namespace", "rdmanet-system"])
             .is_err()
@@ -190,14 +210,7 @@ impl Cluster {
 
     /// The same, for arguments that have spaces.
     pub(crate) fn rdmanet_args(&self, args: &[&str]) -> String {
-        let program = std::env::current_exe().unwrap();
-        let program = program.parent().and_then(Path::parent).unwrap().join("rdmanet");
-        assert!(
-            program.is_file(),
-            "{} is not there: cargo build -p cli",
-            program.display()
-        );
-        said(&self.command(&program, args).output().unwrap())
+        said(&self.command(&rdmanet(), args).output().unwrap())
     }
 
     /// Waits until `look` finds something; `Err` is why it has not yet.

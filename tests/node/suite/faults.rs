@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Faults that strike while pods start: kubelet and containerd are killed, and a node loses its power.
+//! Faults that strike while pods start: kubelet and container runtime are killed, and a node loses its power.
 
 use crate::cluster::{Cluster, NODES};
 use crate::kills::kill;
@@ -11,18 +11,19 @@ use crate::workload::{
 /// The pods that start when a node is reset. Each takes some 20 MB of the VM's memory: containerd's shim, and two processes.
 const CROWD: usize = 50;
 
-/// Waits until a pod of the node has an address, then kills kubelet and containerd. The pod has no container yet.
-const KILL_AFTER_ADD: &str = r#"
+/// Waits until a pod of the node has an address, then kills kubelet and runtime. The pod has no container yet. Argument: the name of
+/// the runtime's process.
+pub(crate) const KILL_AFTER_ADD: &str = r#"
     until for netns in /run/netns/*; do ip -n "${netns##*/}" -4 -o addr show dev net1 2>/dev/null; done | grep -q inet; do sleep 0.02; done
-    kill -9 $(pidof kubelet) $(pidof containerd)
+    kill -9 $(pidof kubelet) $(pidof "$1")
 "#;
 
 #[test]
-fn a_pod_starts_when_kubelet_and_containerd_are_killed_after_its_add() {
+fn a_pod_starts_when_kubelet_and_runtime_are_killed_after_its_add() {
     let cluster = Cluster::lock();
     for node in NODES {
         cluster.apply(&[single("struck", "ib-ipoib", Some(node))]);
-        cluster.at(node, &["sh", "-c", KILL_AFTER_ADD]);
+        cluster.at(node, &["sh", "-c", KILL_AFTER_ADD, "sh", cluster.runtime]);
         let said = cluster.kubectl("get pod struck -o jsonpath={.status.containerStatuses[0].started}");
         assert_ne!(
             said, "true",
@@ -36,13 +37,13 @@ fn a_pod_starts_when_kubelet_and_containerd_are_killed_after_its_add() {
 }
 
 #[test]
-fn pods_that_start_and_stop_while_containerd_is_killed_leave_nothing() {
+fn pods_that_start_and_stop_while_the_runtime_is_killed_leave_nothing() {
     let cluster = Cluster::lock();
     trainers(&cluster);
     for replicas in ["10", "2", "8", "4"] {
         cluster.kubectl(&format!("scale deployment/trainers --replicas={replicas}"));
-        kill(&cluster, "node-1", "containerd");
-        kill(&cluster, "node-2", "containerd");
+        kill(&cluster, "node-1", cluster.runtime);
+        kill(&cluster, "node-2", cluster.runtime);
     }
     cluster.rolled_out("default", "deployment/trainers");
     agree(&cluster, 4);

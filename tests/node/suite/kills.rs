@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! kill -9 of kubelet and containerd under living pods.
+//! kill -9 of kubelet and container runtime under living pods.
 
 use crate::cluster::Cluster;
 use crate::witnesses::{agree, pods};
@@ -16,10 +16,10 @@ pub(crate) fn kill(cluster: &Cluster, node: &str, program: &str) {
 }
 
 #[test]
-fn pods_keep_their_addresses_when_kubelet_and_containerd_are_killed() {
+fn pods_keep_their_addresses_when_kubelet_and_runtime_are_killed() {
     let cluster = Cluster::lock();
     let before = trainers(&cluster);
-    for program in ["kubelet", "containerd"] {
+    for program in ["kubelet", cluster.runtime] {
         kill(&cluster, "node-2", program);
         let [here, there] = one_on_each(&before);
         ping(&cluster, here, there);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! rdmanet as its users run it: kubelet, containerd, runc, scheduler, controllers and Multus are the real ones, and so is the kernel's
+//! rdmanet as its users run it: kubelet, container runtime, runc, scheduler, controllers and Multus are the real ones, and so is the kernel's
 //! `ib_ipoib`. One cluster serves all tests, one after another; each removes its pods.
 //!
 //! Invariant: whatever a test does to a node, in the end three witnesses (the stores on the nodes, the API server, the links in the
@@ -21,6 +21,7 @@ mod chaos;
 mod cluster;
 mod codes;
 mod conditions;
+mod crio;
 mod cut_off;
 mod dranet;
 mod evictions;

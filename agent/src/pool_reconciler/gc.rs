@@ -32,6 +32,9 @@ type Suspect = (Attachment, u64, Option<NetnsFile>);
 pub(super) struct Suspects {
     leases: HashMap<Suspect, Instant>,
     addresses: HashMap<String, Instant>,
+    /// Leases whose namespace exists although their pod has a newer sandbox, and which of them the log names.
+    lost: HashMap<Suspect, Instant>,
+    named: HashSet<Suspect>,
     looked: Option<Instant>,
     /// When this node's addresses were last listed.
     listed: Option<Instant>,
@@ -83,6 +86,12 @@ impl Sandboxes {
         let newest = Self::key(stored).and_then(|key| self.0.get(&key));
         newest.is_some_and(|since| *since > stored.lease.since_boot)
     }
+}
+
+/// What became of the network namespace of a lease; `None` if the lease names none.
+async fn fate(stored: &StoredLease) -> Option<Fate> {
+    let netns = stored.lease.sandbox.netns.clone()?;
+    tokio::task::spawn_blocking(move || netns.fate()).await.ok()
 }
 
 /// Whether an address whose lease ended at that time may be allocated by other nodes.
@@ -203,11 +212,19 @@ impl GarbageCollector {
     async fn collect_leases(&mut self, api: &Requests) -> Result<(), ReconcileError> {
         let leases = self.context.agent.stores.leases(&self.context.pool).await?;
         let newest = Sandboxes::of(&leases.intact);
-        let mut seen = HashSet::new();
+        let (mut seen, mut lost) = (HashSet::new(), HashSet::new());
         for stored in leases.intact {
             let netns = stored.lease.sandbox.netns.clone();
             let key = (stored.lease.owner.clone(), stored.inode, netns);
-            let Some(evidence) = self.evidence(api, &stored, &newest).await else {
+            let Some(fate) = fate(&stored).await else {
+                self.suspects.leases.remove(&key);
+                continue;
+            };
+            if fate == Fate::There && newest.replace(&stored) {
+                self.name_lost(&key, &stored);
+                lost.insert(key.clone());
+            }
+            let Some(evidence) = self.evidence(api, &stored, fate, &newest).await else {
                 self.suspects.leases.remove(&key);
                 continue;
             };
@@ -220,7 +237,22 @@ impl GarbageCollector {
             self.suspects.leases.remove(&key);
         }
         self.suspects.leases.retain(|key, _| seen.contains(key));
+        self.suspects.lost.retain(|key, _| lost.contains(key));
+        self.suspects.named.retain(|key| lost.contains(key));
         Ok(())
+    }
+
+    /// Logs once that the container runtime has lost a sandbox: kubelet starts a sandbox only when the earlier one has ended, and the
+    /// namespace of this one exists. Whether a process is in it can be seen on the node only.
+    fn name_lost(&mut self, key: &Suspect, stored: &StoredLease) {
+        let suspected = suspected_for(&mut self.suspects.lost, key);
+        let interval = self.context.agent.config.daemon.observation_interval;
+        if suspected < interval || !self.suspects.named.insert(key.clone()) {
+            return;
+        }
+        let namespace = key.2.as_ref().map(|netns| netns.path.display().to_string());
+        let addresses: Vec<IpAddr> = stored.lease.addresses().collect();
+        tracing::warn!(pool = %self.context.pool, attachment = %stored.lease.owner, ?addresses, namespace, lease = stored.lease.describe(), "a sandbox keeps its address and its network namespace, and its pod has a newer sandbox; if no process is in the namespace (rdmanet node, on the node), delete it: ip netns delete NAME");
     }
 
     async fn free(&self, stored: StoredLease, after: Duration, evidence: &str) -> Result<(), ReconcileError> {
@@ -243,10 +275,13 @@ impl GarbageCollector {
     }
 
     /// The evidence that the pod of a lease cannot use its address any more; none without proof.
-    async fn evidence(&self, api: &Requests, stored: &StoredLease, newest: &Sandboxes) -> Option<String> {
-        let sandbox = &stored.lease.sandbox;
-        let netns = sandbox.netns.clone()?;
-        let fate = tokio::task::spawn_blocking(move || netns.fate()).await.ok()?;
+    async fn evidence(
+        &self,
+        api: &Requests,
+        stored: &StoredLease,
+        fate: Fate,
+        newest: &Sandboxes,
+    ) -> Option<String> {
         let namespace = match &fate {
             Fate::Gone => Namespace::Gone,
             Fate::Replaced => Namespace::Replaced,

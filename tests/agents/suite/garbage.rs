@@ -73,6 +73,38 @@ async fn the_address_of_a_replaced_sandbox_is_released_while_the_pod_runs() {
     assert_eq!(node.add("rail0", &after), ip);
 }
 
+/// The state after a kill of CRI-O: the pod continues in a new sandbox, and the namespace of the old one stays.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replaced_sandbox_whose_namespace_stays_is_named_in_the_log_and_keeps_its_address() {
+    let (site, node) = Site::with_node().await;
+    site.simple("rail0", "10.1.0.0/24").await;
+    node.wait_active("rail0").await;
+    let (old, new) = (Named::new("old"), Named::new("new"));
+    let before = pod_in(&site, &node, &old, "one").await;
+    let ip = node.add("rail0", &before);
+    let after = Attachment {
+        container: "one-again".to_owned(),
+        netns: new.path(),
+        ..before.clone()
+    };
+    node.add("rail0", &after);
+    node.wait_log("a sandbox keeps its address and its network namespace");
+    let line = node
+        .log()
+        .lines()
+        .find(|line| line.contains("a sandbox keeps its address"))
+        .unwrap()
+        .to_owned();
+    for piece in [&ip[0], old.path().to_str().unwrap(), "ip netns delete"] {
+        assert!(line.contains(piece), "no {piece} in {line}");
+    }
+    assert_eq!(released(&node, "one"), None);
+    // A person deletes the namespace.
+    drop(old);
+    until("the address is freed", async || released(&node, "one").is_some()).await;
+    assert_eq!(released(&node, "one-again"), None);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_address_object_without_a_lease_is_deleted() {
     let (site, node) = Site::with_node().await;

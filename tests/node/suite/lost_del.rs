@@ -221,8 +221,8 @@ fn a_whole_link_with_changed_sysctls_waits_for_the_del() {
         }
     });
     let log = agent_log(&cluster, "node-1");
-    let said = log.matches("removing an attachment without a pod failed").count();
-    assert_eq!(said, 1, "{log}");
+    let of_this = |line: &&str| line.contains("without a pod failed") && line.contains("container whole");
+    assert_eq!(log.lines().filter(of_this).count(), 1, "{log}");
     lost.call("DEL", &json!({}));
     lost.collected_but("");
     assert_eq!(read("ib0"), changed);

@@ -9,7 +9,7 @@
 mod attachments;
 mod client;
 mod leases;
-mod suspects;
+pub(crate) mod suspects;
 mod witness;
 
 use crate::agent::Agent;

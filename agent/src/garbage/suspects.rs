@@ -6,7 +6,7 @@ use std::hash::Hash;
 use std::time::{Duration, Instant};
 
 /// Things that looked unused at every observation since a first one.
-pub(super) struct Suspects<K> {
+pub(crate) struct Suspects<K> {
     since: HashMap<K, Instant>,
     /// The reasons in the log, so that each is logged once.
     logged: HashMap<K, String>,
@@ -23,19 +23,19 @@ impl<K> Default for Suspects<K> {
 
 impl<K: Clone + Eq + Hash> Suspects<K> {
     /// `key` looks unused at `now`. Returns the time since its first observation, which may be this one.
-    pub(super) fn observe(&mut self, key: &K, now: Instant) -> Duration {
+    pub(crate) fn observe(&mut self, key: &K, now: Instant) -> Duration {
         let first = *self.since.entry(key.clone()).or_insert(now);
         now.saturating_duration_since(first)
     }
 
     /// Forgets what this observation did not confirm.
-    pub(super) fn keep_only(&mut self, seen: &HashSet<K>) {
+    pub(crate) fn keep_only(&mut self, seen: &HashSet<K>) {
         self.since.retain(|key, _| seen.contains(key));
         self.logged.retain(|key, _| seen.contains(key));
     }
 
     /// Whether `reason` is not in the log yet as the reason why `key` stays.
-    pub(super) fn is_news(&mut self, key: &K, reason: &str) -> bool {
+    pub(crate) fn is_news(&mut self, key: &K, reason: &str) -> bool {
         self.logged.insert(key.clone(), reason.to_owned()).as_deref() != Some(reason)
     }
 }

@@ -7,6 +7,7 @@
 use super::addresses::Addresses;
 use super::context::{PoolContext, Target};
 use super::publish::Publisher;
+use crate::garbage::suspects;
 use crate::liveness::{Conclusion, Namespace, PodState, conclude};
 use api::accepted_pool::AcceptedPool;
 use api::block_layout::address_name;
@@ -32,9 +33,8 @@ type Suspect = (Attachment, u64, Option<NetnsFile>);
 pub(super) struct Suspects {
     leases: HashMap<Suspect, Instant>,
     addresses: HashMap<String, Instant>,
-    /// Leases whose namespace exists although their pod has a newer sandbox, and which of them the log names.
-    lost: HashMap<Suspect, Instant>,
-    named: HashSet<Suspect>,
+    /// Leases whose namespace exists although their pod has a newer sandbox.
+    lost: suspects::Suspects<Suspect>,
     looked: Option<Instant>,
     /// When this node's addresses were last listed.
     listed: Option<Instant>,
@@ -237,22 +237,22 @@ impl GarbageCollector {
             self.suspects.leases.remove(&key);
         }
         self.suspects.leases.retain(|key, _| seen.contains(key));
-        self.suspects.lost.retain(|key, _| lost.contains(key));
-        self.suspects.named.retain(|key| lost.contains(key));
+        self.suspects.lost.keep_only(&lost);
         Ok(())
     }
 
     /// Logs once that the container runtime has lost a sandbox: kubelet starts a sandbox only when the earlier one has ended, and the
     /// namespace of this one exists. Whether a process is in it can be seen on the node only.
     fn name_lost(&mut self, key: &Suspect, stored: &StoredLease) {
-        let suspected = suspected_for(&mut self.suspects.lost, key);
+        let suspected = self.suspects.lost.observe(key, Instant::now());
         let interval = self.context.agent.config.daemon.observation_interval;
-        if suspected < interval || !self.suspects.named.insert(key.clone()) {
+        let why = "its pod has a newer sandbox";
+        if suspected < interval || !self.suspects.lost.is_news(key, why) {
             return;
         }
         let namespace = key.2.as_ref().map(|netns| netns.path.display().to_string());
         let addresses: Vec<IpAddr> = stored.lease.addresses().collect();
-        tracing::warn!(pool = %self.context.pool, attachment = %stored.lease.owner, ?addresses, namespace, lease = stored.lease.describe(), "a sandbox keeps its address and its network namespace, and its pod has a newer sandbox; if no process is in the namespace (rdmanet node, on the node), delete it: ip netns delete NAME");
+        tracing::warn!(pool = %self.context.pool, attachment = %stored.lease.owner, ?addresses, namespace, lease = stored.lease.describe(), why, "a sandbox keeps its address and its network namespace; if no process is in the namespace (rdmanet node, on the node), delete it: ip netns delete NAME");
     }
 
     async fn free(&self, stored: StoredLease, after: Duration, evidence: &str) -> Result<(), ReconcileError> {

@@ -9,7 +9,6 @@
 mod attachments;
 mod client;
 mod leases;
-pub(crate) mod suspects;
 mod witness;
 
 use crate::agent::Agent;

@@ -3,9 +3,9 @@
 
 use super::client::{self, ClientError};
 use super::report;
-use super::suspects::Suspects;
 use super::witness::evidence;
 use crate::agent::Agent;
+use crate::suspects::Suspects;
 use api::requests::ReconcileError;
 use common::collector::{DeadAttachment, Reply};
 use std::collections::HashSet;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Leases of networks with `ranges`, in the store of `rdma-ipam`. Those of pools belong to the pool's reconciler.
 
-use super::suspects::Suspects;
 use super::witness::evidence;
 use crate::agent::Agent;
+use crate::suspects::Suspects;
 use api::requests::ReconcileError;
 use common::cni::{Attachment, Error, IfName};
 use common::collector::PodId;

@@ -7,8 +7,8 @@
 use super::addresses::Addresses;
 use super::context::{PoolContext, Target};
 use super::publish::Publisher;
-use crate::garbage::suspects;
 use crate::liveness::{Conclusion, Namespace, PodState, conclude};
+use crate::suspects;
 use api::accepted_pool::AcceptedPool;
 use api::block_layout::address_name;
 use api::deadline::BACKGROUND_LIMIT;

@@ -27,8 +27,8 @@ use serde_json::json;
 use std::collections::HashSet;
 use std::time::Duration;
 
-/// How long the link of a namespace without a path is awaited, from the moment when the agent first saw it unused. CRI-O holds
-/// the namespace open until the kubelet removes the sandbox, some minutes after a DEL that failed.
+/// How long the collector awaits the link of a namespace without a path, from the moment when the agent first saw the attachment
+/// unused. After a DEL that failed, CRI-O holds the namespace open until the kubelet removes the sandbox: 80 s were seen.
 const RETURNED_WITHIN: Duration = Duration::from_secs(600);
 
 /// The IPAM plugin whose leases the agent ends itself.

@@ -83,7 +83,7 @@ fn delete_all(kernel: &mut dyn Kernel, side: Side, links: &[Link]) -> Result<usi
 pub struct ThrownBack {
     /// The number of links it deleted.
     pub deleted: usize,
-    /// The kernel may still return a link: none was there, and a process that holds the namespace open keeps it alive.
+    /// Whether the kernel may still return a link, because a process may hold the namespace open.
     pub more: bool,
 }
 

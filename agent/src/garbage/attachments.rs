@@ -8,7 +8,6 @@ use crate::agent::Agent;
 use crate::suspects::Suspects;
 use api::requests::ReconcileError;
 use common::collector::{DeadAttachment, Reply};
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -34,6 +33,7 @@ impl Attachments {
 
     /// Removes what is proven unused, and remembers what is suspect.
     pub(super) async fn collect(&mut self) {
+        self.suspects.begin_round();
         let dead = match client::list(&self.agent.config.collector).await {
             Ok(dead) => dead,
             Err(error) => return self.report_silence(&error),
@@ -47,7 +47,6 @@ impl Attachments {
     }
 
     async fn collect_all(&mut self, dead: Vec<DeadAttachment>) -> Result<(), ReconcileError> {
-        let mut seen = HashSet::new();
         let mut left = 0;
         for dead in dead {
             let Some(evidence) = evidence(&self.agent, &dead.pod, dead.replaced).await? else {
@@ -55,12 +54,10 @@ impl Attachments {
             };
             let suspected = self.suspects.observe(&dead, Instant::now());
             let proven = suspected >= self.agent.config.daemon.observation_interval;
-            if !proven || !self.remove(&dead, suspected, &evidence).await {
-                left += usize::from(proven);
-                seen.insert(dead);
+            if proven && !self.remove(&dead, suspected, &evidence).await {
+                left += 1;
             }
         }
-        self.suspects.keep_only(&seen);
         self.agent.metrics.uncollected(left);
         Ok(())
     }
@@ -89,9 +86,9 @@ impl Attachments {
         false
     }
 
-    /// Logs each reason once. Suspicions end: two observations prove something only if no restart is between them.
+    /// Logs each reason once. Such a round confirms no suspicion: two observations prove something only if no restart of the
+    /// collector is between them.
     fn report_silence(&mut self, error: &ClientError) {
-        self.suspects.keep_only(&HashSet::new());
         let (why, socket) = (error.to_string(), self.agent.config.collector.display());
         if self.last_error.as_ref() == Some(&why) {
             return;

@@ -48,20 +48,19 @@ impl RangeLeases {
     /// # Errors
     /// The API server does not answer, or a store cannot be read or written.
     pub(super) async fn collect(&mut self) -> Result<(), ReconcileError> {
-        let mut seen = HashSet::new();
+        self.suspects.begin_round();
         let mut failed = None;
         for network in self.agent.stores.networks() {
-            match self.collect_in(&network, &mut seen).await {
+            match self.collect_in(&network).await {
                 Ok(()) => {}
                 Err(e @ ReconcileError::Api(_)) => return Err(e),
                 Err(e) => failed = Some(e),
             }
         }
-        self.suspects.keep_only(&seen);
         failed.map_or(Ok(()), Err)
     }
 
-    async fn collect_in(&mut self, network: &str, seen: &mut HashSet<Suspect>) -> Result<(), ReconcileError> {
+    async fn collect_in(&mut self, network: &str) -> Result<(), ReconcileError> {
         let dead = self.agent.stores.with_ranges(network, dead_leases).await?;
         for dead in dead {
             let Some(evidence) = evidence(&self.agent, &dead.pod, dead.replaced).await? else {
@@ -78,8 +77,6 @@ impl RangeLeases {
             if suspected >= self.agent.config.daemon.observation_interval {
                 self.release(network, dead.stored, suspected.as_secs(), &evidence)
                     .await?;
-            } else {
-                seen.insert(key);
             }
         }
         Ok(())

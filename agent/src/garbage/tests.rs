@@ -29,6 +29,8 @@ struct Script {
     pods: HashMap<String, String>,
     /// The API server answers 503.
     unavailable: bool,
+    /// It answers 503 to a request for this pod.
+    unanswered: Option<String>,
     /// The requests for pods.
     asked: Vec<String>,
     dead: Vec<DeadAttachment>,
@@ -49,10 +51,10 @@ const OBSERVE: Duration = Duration::from_millis(300);
 
 fn pod_answer(script: &mut Script, uri: &str) -> (u16, Value) {
     script.asked.push(uri.to_owned());
-    if script.unavailable {
+    let name = uri.rsplit('/').next().unwrap().to_owned();
+    if script.unavailable || script.unanswered.as_ref() == Some(&name) {
         return (503, json!({ "kind": "Status", "code": 503, "status": "Failure" }));
     }
-    let name = uri.rsplit('/').next().unwrap().to_owned();
     match script.pods.get(&name) {
         Some(uid) => (
             200,
@@ -289,6 +291,27 @@ async fn an_attachment_that_reappears_alive_is_suspected_anew() {
     fixture.script().dead = vec![dead("one")];
     fixture.garbage.round().await;
     assert_eq!(fixture.script().collected, [""; 0]);
+}
+
+/// The first round suspects pod one, the second one finds it and then fails, the third one does not find it again.
+#[tokio::test]
+async fn a_round_that_fails_ends_the_suspicions_that_it_did_not_confirm() {
+    let mut fixture = Fixture::new();
+    for pod in ["one", "two"] {
+        fixture.add(pod, &args(pod));
+        fixture.die(pod);
+    }
+    fixture.script().dead = vec![dead("one"), dead("two")];
+    fixture.garbage.round().await;
+    tokio::time::sleep(OBSERVE).await;
+    fixture.script().pods = HashMap::from([("one".to_owned(), "uid-one".to_owned())]);
+    fixture.script().unanswered = Some("two".to_owned());
+    fixture.garbage.round().await;
+    fixture.script().pods.clear();
+    fixture.script().unanswered = None;
+    fixture.garbage.round().await;
+    assert_eq!(fixture.script().collected, [""; 0]);
+    assert_eq!(fixture.leases().await, ["one", "two"]);
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use super::addresses::Addresses;
 use super::context::{PoolContext, Target};
 use super::publish::Publisher;
 use crate::liveness::{Conclusion, Namespace, PodState, conclude};
-use crate::suspects;
+use crate::suspects::Suspects;
 use api::accepted_pool::AcceptedPool;
 use api::block_layout::address_name;
 use api::deadline::BACKGROUND_LIMIT;
@@ -19,8 +19,7 @@ use common::cni::Attachment;
 use ipam::clock::{Clock, KernelClock};
 use ipam::store::{Fate, NetnsFile, Released, StoredLease};
 use kube::ResourceExt;
-use std::collections::{HashMap, HashSet};
-use std::hash::Hash;
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -28,13 +27,14 @@ use std::time::{Duration, Instant};
 /// about the old one does not apply to it.
 type Suspect = (Attachment, u64, Option<NetnsFile>);
 
-/// What was observed once, and when.
+/// What earlier rounds have observed.
 #[derive(Default)]
-pub(super) struct Suspects {
-    leases: HashMap<Suspect, Instant>,
-    addresses: HashMap<String, Instant>,
+pub(super) struct Observed {
+    leases: Suspects<Suspect>,
+    /// Address objects without a lease, by name and resource version.
+    addresses: Suspects<String>,
     /// Leases whose namespace exists although their pod has a newer sandbox.
-    lost: suspects::Suspects<Suspect>,
+    lost: Suspects<Suspect>,
     looked: Option<Instant>,
     /// When this node's addresses were last listed.
     listed: Option<Instant>,
@@ -42,7 +42,7 @@ pub(super) struct Suspects {
     kept_as: Option<NodeIdentity>,
 }
 
-impl Suspects {
+impl Observed {
     /// Whether there may be address objects without a lease, or objects that the controller orphaned. Only this agent creates
     /// them. So in a large cluster an agent that creates none does not list them every few seconds. What was written before this
     /// process started, or by another process, is found later.
@@ -54,11 +54,6 @@ impl Suspects {
             || lately(last_write, BACKGROUND_LIMIT + interval * 4)
             || !lately(self.listed, interval * SELDOM)
     }
-}
-
-/// How long `key` has been suspect: since its first observation, which may be this one.
-fn suspected_for<K: Clone + Eq + Hash>(suspects: &mut HashMap<K, Instant>, key: &K) -> Duration {
-    suspects.entry(key.clone()).or_insert_with(Instant::now).elapsed()
 }
 
 /// The time of the newest lease of each interface of each pod, by the name of the pod.
@@ -117,7 +112,7 @@ const SELDOM: u32 = 20;
 /// Frees leases whose pods are gone, and address objects that no lease has.
 pub(super) struct GarbageCollector {
     context: PoolContext,
-    suspects: Suspects,
+    observed: Observed,
     /// Why the API server may not know an address of a pod of this node.
     problem: Option<String>,
 }
@@ -126,7 +121,7 @@ impl GarbageCollector {
     pub(super) fn new(context: PoolContext) -> Self {
         Self {
             context,
-            suspects: Suspects::default(),
+            observed: Observed::default(),
             problem: Some("its leases have not been compared with the API server yet".to_owned()),
         }
     }
@@ -139,18 +134,18 @@ impl GarbageCollector {
         publisher: &mut Publisher,
     ) -> Result<(), ReconcileError> {
         if self
-            .suspects
+            .observed
             .looked
             .is_some_and(|at| at.elapsed() < self.context.agent.config.daemon.observation_interval / 3)
         {
             return Ok(());
         }
-        self.suspects.looked = Some(Instant::now());
+        self.observed.looked = Some(Instant::now());
         self.release_ended(&target.api, addresses).await?;
         self.collect_leases(&target.api).await?;
         let last_write = publisher.last_write().max(addresses.last_write());
         if let (Some(accepted), Some(me)) = (&target.accepted, self.context.agent.identity())
-            && self.suspects.must_list(
+            && self.observed.must_list(
                 &me,
                 self.context.agent.config.daemon.observation_interval,
                 last_write,
@@ -171,8 +166,8 @@ impl GarbageCollector {
                 Some(ip) => Some(self.describe_conflict(&target.api, accepted, ip).await?),
                 None => None,
             };
-            self.suspects.listed = Some(Instant::now());
-            self.suspects.kept_as = (kept && conflict.is_none()).then_some(me);
+            self.observed.listed = Some(Instant::now());
+            self.observed.kept_as = (kept && conflict.is_none()).then_some(me);
         }
         if target.accepted.is_none() {
             self.problem = None;
@@ -212,42 +207,35 @@ impl GarbageCollector {
     async fn collect_leases(&mut self, api: &Requests) -> Result<(), ReconcileError> {
         let leases = self.context.agent.stores.leases(&self.context.pool).await?;
         let newest = Sandboxes::of(&leases.intact);
-        let (mut seen, mut lost) = (HashSet::new(), HashSet::new());
+        self.observed.leases.begin_round();
+        self.observed.lost.begin_round();
         for stored in leases.intact {
             let netns = stored.lease.sandbox.netns.clone();
             let key = (stored.lease.owner.clone(), stored.inode, netns);
             let Some(fate) = fate(&stored).await else {
-                self.suspects.leases.remove(&key);
                 continue;
             };
             if fate == Fate::There && newest.replace(&stored) {
                 self.name_lost(&key, &stored);
-                lost.insert(key.clone());
             }
             let Some(evidence) = self.evidence(api, &stored, fate, &newest).await else {
-                self.suspects.leases.remove(&key);
                 continue;
             };
-            seen.insert(key.clone());
-            let suspected = suspected_for(&mut self.suspects.leases, &key);
-            if suspected < self.context.agent.config.daemon.observation_interval {
-                continue;
+            let suspected = self.observed.leases.observe(&key, Instant::now());
+            if suspected >= self.context.agent.config.daemon.observation_interval {
+                self.free(stored, suspected, &evidence).await?;
             }
-            self.free(stored, suspected, &evidence).await?;
-            self.suspects.leases.remove(&key);
         }
-        self.suspects.leases.retain(|key, _| seen.contains(key));
-        self.suspects.lost.keep_only(&lost);
         Ok(())
     }
 
     /// Logs once that the container runtime has lost a sandbox: kubelet starts a sandbox only when the earlier one has ended, and the
     /// namespace of this one exists. Whether a process is in it can be seen on the node only.
     fn name_lost(&mut self, key: &Suspect, stored: &StoredLease) {
-        let suspected = self.suspects.lost.observe(key, Instant::now());
+        let suspected = self.observed.lost.observe(key, Instant::now());
         let interval = self.context.agent.config.daemon.observation_interval;
         let why = "its pod has a newer sandbox";
-        if suspected < interval || !self.suspects.lost.is_news(key, why) {
+        if suspected < interval || !self.observed.lost.is_news(key, why) {
             return;
         }
         let namespace = key.2.as_ref().map(|netns| netns.path.display().to_string());
@@ -383,7 +371,7 @@ impl GarbageCollector {
         there: &[IpAddress],
     ) -> Result<bool, ReconcileError> {
         let mut kept = true;
-        let mut seen = HashSet::new();
+        self.observed.addresses.begin_round();
         for address in there
             .iter()
             .filter(|address| address.spec.pool == self.context.pool.as_str())
@@ -409,18 +397,13 @@ impl GarbageCollector {
                 kept &= self.context.rebind(api, me, address).await?;
             }
             if is_leased || released.iter().any(|released| released.ip == ip) {
-                self.suspects.addresses.remove(&key);
                 continue;
             }
-            seen.insert(key.clone());
-            let suspected = suspected_for(&mut self.suspects.addresses, &key);
-            if suspected >= self.context.agent.config.daemon.observation_interval
-                && self.free_address(api, address, ip).await?
-            {
-                self.suspects.addresses.remove(&key);
+            let suspected = self.observed.addresses.observe(&key, Instant::now());
+            if suspected >= self.context.agent.config.daemon.observation_interval {
+                self.free_address(api, address, ip).await?;
             }
         }
-        self.suspects.addresses.retain(|key, _| seen.contains(key));
         Ok(kept)
     }
 
@@ -429,7 +412,7 @@ impl GarbageCollector {
         api: &Requests,
         address: &IpAddress,
         ip: IpAddr,
-    ) -> Result<bool, ReconcileError> {
+    ) -> Result<(), ReconcileError> {
         let is_unleased = self
             .context
             .end_pending(ip, address.spec.attachment.clone())
@@ -438,9 +421,8 @@ impl GarbageCollector {
             let evidence = "no lease of this node has it, twice";
             tracing::warn!(pool = %self.context.pool, %ip, evidence, attachment = ?address.spec.attachment, "released an address object without a lease");
             self.context.agent.metrics.freed(&self.context.pool);
-            return Ok(true);
         }
-        Ok(false)
+        Ok(())
     }
 }
 

@@ -20,17 +20,17 @@ fn gone() -> NodeIdentity {
 }
 
 /// The state without suspects, just after a complete check.
-fn at_rest() -> Suspects {
-    Suspects {
+fn at_rest() -> Observed {
+    Observed {
         listed: Some(Instant::now()),
         kept_as: Some(registered("1")),
-        ..Suspects::default()
+        ..Observed::default()
     }
 }
 
 #[test]
 fn an_agent_that_has_just_started_lists_its_addresses() {
-    assert!(Suspects::default().must_list(&registered("1"), OBSERVE, None));
+    assert!(Observed::default().must_list(&registered("1"), OBSERVE, None));
 }
 
 #[test]
@@ -40,17 +40,17 @@ fn an_idle_agent_does_not_list_its_addresses() {
 
 #[test]
 fn an_agent_of_a_deleted_node_lists_its_addresses_each_time() {
-    let suspects = Suspects {
+    let observed = Observed {
         kept_as: Some(gone()),
         ..at_rest()
     };
-    assert!(suspects.must_list(&gone(), OBSERVE, None));
+    assert!(observed.must_list(&gone(), OBSERVE, None));
 }
 
 #[test]
 fn an_agent_lists_its_addresses_until_they_name_its_new_node() {
     assert!(at_rest().must_list(&registered("2"), OBSERVE, None));
-    let late = Suspects {
+    let late = Observed {
         kept_as: None,
         ..at_rest()
     };
@@ -65,19 +65,19 @@ fn an_agent_that_has_written_an_address_lists_its_addresses() {
 
 #[test]
 fn an_agent_with_a_suspect_address_lists_its_addresses_again() {
-    let mut suspects = at_rest();
-    suspects
+    let mut observed = at_rest();
+    observed
         .addresses
-        .insert("default-0a000001/7".to_owned(), Instant::now());
-    assert!(suspects.must_list(&registered("1"), OBSERVE, None));
+        .observe(&"default-0a000001/7".to_owned(), Instant::now());
+    assert!(observed.must_list(&registered("1"), OBSERVE, None));
 }
 
 #[test]
 fn an_idle_agent_lists_its_addresses_again_after_a_long_pause() {
     let interval = Duration::from_millis(1);
-    let suspects = at_rest();
+    let observed = at_rest();
     std::thread::sleep(interval * SELDOM);
-    assert!(suspects.must_list(&registered("1"), interval, None));
+    assert!(observed.must_list(&registered("1"), interval, None));
 }
 
 /// A lease of `pod`'s interface, created `since` seconds after the boot.

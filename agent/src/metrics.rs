@@ -48,6 +48,7 @@ pub struct Metrics {
     freed: Family<PoolLabels, Counter>,
     collected: Family<KindLabels, Counter>,
     uncollected: Gauge,
+    lost_sandboxes: Family<PoolLabels, Gauge>,
     rounds_failed: Family<PoolLabels, Counter>,
     requests: Family<RequestLabels, Counter>,
     requests_timed_out: Family<PoolLabels, Counter>,
@@ -121,6 +122,11 @@ impl Metrics {
             "Attachments that are proven unused and could not be removed",
             self.uncollected.clone(),
         );
+        all.register(
+            "lost_sandboxes",
+            "Sandboxes whose pod has a newer one, and that keep their network namespace and their address",
+            self.lost_sandboxes.clone(),
+        );
     }
 
     fn register_latencies(&self, all: &mut Registry) {
@@ -155,6 +161,7 @@ impl Metrics {
     pub(crate) fn holds_nothing(&self, pool: &PoolName) {
         self.blocks.remove(&PoolLabels::of(pool));
         self.addresses.remove(&PoolLabels::of(pool));
+        self.lost_sandboxes.remove(&PoolLabels::of(pool));
     }
 
     /// A plugin was answered after this time.
@@ -194,6 +201,13 @@ impl Metrics {
     /// The agent collected an attachment, or a lease of ranges.
     pub(crate) fn collected(&self, kind: &'static str) {
         self.collected.get_or_create(&KindLabels { kind }).inc();
+    }
+
+    /// The number of sandboxes that keep an address of the pool although their pod has a newer one.
+    pub(crate) fn lost_sandboxes(&self, pool: &PoolName, count: usize) {
+        self.lost_sandboxes
+            .get_or_create(&PoolLabels::of(pool))
+            .set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     /// The number of attachments that are proven unused and could not be removed.

@@ -209,6 +209,7 @@ impl GarbageCollector {
         let newest = Sandboxes::of(&leases.intact);
         self.observed.leases.begin_round();
         self.observed.lost.begin_round();
+        let mut lost = 0;
         for stored in leases.intact {
             let netns = stored.lease.sandbox.netns.clone();
             let key = (stored.lease.owner.clone(), stored.inode, netns);
@@ -216,7 +217,7 @@ impl GarbageCollector {
                 continue;
             };
             if fate == Fate::There && newest.replace(&stored) {
-                self.name_lost(&key, &stored);
+                lost += usize::from(self.is_lost(&key, &stored));
             }
             let Some(evidence) = self.evidence(api, &stored, fate, &newest).await else {
                 continue;
@@ -226,21 +227,29 @@ impl GarbageCollector {
                 self.free(stored, suspected, &evidence).await?;
             }
         }
+        self.context
+            .agent
+            .metrics
+            .lost_sandboxes(&self.context.pool, lost);
         Ok(())
     }
 
-    /// Logs once that the container runtime has lost a sandbox: kubelet starts a sandbox only when the earlier one has ended, and the
-    /// namespace of this one exists. Whether a process is in it can be seen on the node only.
-    fn name_lost(&mut self, key: &Suspect, stored: &StoredLease) {
+    /// Whether the container runtime has lost a sandbox: kubelet starts a sandbox only when the earlier one has ended, and the
+    /// namespace of this one exists. Logs it once. Whether a process is in the namespace can be seen on the node only.
+    fn is_lost(&mut self, key: &Suspect, stored: &StoredLease) -> bool {
         let suspected = self.observed.lost.observe(key, Instant::now());
         let interval = self.context.agent.config.daemon.observation_interval;
         let why = "its pod has a newer sandbox";
-        if suspected < interval || !self.observed.lost.is_news(key, why) {
-            return;
+        if suspected < interval {
+            return false;
+        }
+        if !self.observed.lost.is_news(key, why) {
+            return true;
         }
         let namespace = key.2.as_ref().map(|netns| netns.path.display().to_string());
         let addresses: Vec<IpAddr> = stored.lease.addresses().collect();
         tracing::warn!(pool = %self.context.pool, attachment = %stored.lease.owner, ?addresses, namespace, lease = stored.lease.describe(), why, "a sandbox keeps its address and its network namespace; if no process is in the namespace (rdmanet node, on the node), delete it: ip netns delete NAME");
+        true
     }
 
     async fn free(&self, stored: StoredLease, after: Duration, evidence: &str) -> Result<(), ReconcileError> {

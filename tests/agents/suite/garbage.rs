@@ -99,9 +99,15 @@ async fn a_replaced_sandbox_whose_namespace_stays_is_named_in_the_log_and_keeps_
         assert!(line.contains(piece), "no {piece} in {line}");
     }
     assert_eq!(released(&node, "one"), None);
+    let counts = |lost: usize| {
+        let line = format!("rdmanet_lost_sandboxes{{pool=\"rail0\"}} {lost}");
+        node.get("/metrics").lines().any(|there| there == line)
+    };
+    until("the sandbox is counted", async || counts(1)).await;
     // A person deletes the namespace.
     drop(old);
     until("the address is freed", async || released(&node, "one").is_some()).await;
+    until("no sandbox is counted", async || counts(0)).await;
     assert_eq!(released(&node, "one-again"), None);
 }
 

@@ -137,11 +137,10 @@ fn pod_of(stored: &StoredLease) -> Option<PodId> {
     })
 }
 
-/// Whether the namespace is proven gone. Below `/proc` nothing is: the ids there are those of this process' own PID
-/// namespace.
+/// Whether the namespace is proven gone.
 fn is_dead(stored: &StoredLease) -> bool {
-    let Some(netns) = &stored.lease.sandbox.netns else {
-        return false;
-    };
-    !netns.path.starts_with("/proc") && matches!(netns.fate(), Fate::Gone | Fate::Replaced)
+    let netns = &stored.lease.sandbox.netns;
+    netns
+        .as_ref()
+        .is_some_and(|netns| matches!(netns.fate(), Fate::Gone | Fate::Replaced))
 }

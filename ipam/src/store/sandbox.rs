@@ -96,7 +96,20 @@ impl NetnsFile {
     }
 
     /// Its fate, as seen by this process' mounts and processes.
+    ///
+    /// The ids below `/proc` are those of this process' PID namespace, where another process may have the id. So
+    /// such a path can prove that the namespace exists, and nothing else.
     pub fn fate(&self) -> Fate {
+        match self.fate_of_path() {
+            Fate::Gone | Fate::Replaced if self.path.starts_with("/proc") => Fate::Unseen(format!(
+                "{}: another PID namespace may have another process with this id",
+                self.path.display()
+            )),
+            fate => fate,
+        }
+    }
+
+    fn fate_of_path(&self) -> Fate {
         let unseen = |what: &str| Fate::Unseen(format!("{}: {what}", self.path.display()));
         let kind = match statfs(&self.path) {
             Ok(kind) => kind.filesystem_type(),

@@ -1,19 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::{Fate, NetnsFile, Sandbox};
 use common::cni::Args;
-use std::path::Path;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
 
 const OWN: &str = "/proc/self/ns/net";
 
+/// The namespace at `path` before another process got the path.
+fn former(path: &Path) -> NetnsFile {
+    let now = NetnsFile::at(path).unwrap();
+    NetnsFile {
+        inode: now.inode + 1,
+        ..now
+    }
+}
+
 #[test]
 fn a_namespace_is_identified_by_path_and_file() {
-    let own = NetnsFile::at(Path::new(OWN)).unwrap();
-    assert_eq!(own.fate(), Fate::There);
-    let other = NetnsFile {
-        inode: own.inode + 1,
-        ..own
-    };
-    assert_eq!(other.fate(), Fate::Replaced);
+    let open = File::open(OWN).unwrap();
+    // A path of the namespace that is not below /proc.
+    let path = PathBuf::from(format!("/dev/fd/{}", open.as_raw_fd()));
+    assert_eq!(NetnsFile::at(&path).unwrap().fate(), Fate::There);
+    assert_eq!(former(&path).fate(), Fate::Replaced);
+}
+
+#[test]
+fn a_process_id_proves_only_that_a_namespace_exists() {
+    assert_eq!(NetnsFile::at(Path::new(OWN)).unwrap().fate(), Fate::There);
+    let mut ended = former(Path::new(OWN));
+    assert!(matches!(ended.fate(), Fate::Unseen(_)), "{:?}", ended.fate());
+    // The process still runs and has no such namespace.
+    ended.path = "/proc/self/ns/none".into();
+    assert!(matches!(ended.fate(), Fate::Unseen(_)), "{:?}", ended.fate());
 }
 
 #[test]

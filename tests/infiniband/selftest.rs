@@ -6,9 +6,27 @@ use crate::fabric::{network, run, run_accelerated, soon};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tests::{Node, Value, json, traces::assert_same};
+
+/// The steps of a self-test without a peer, in this order.
+const STEPS: [&str; 14] = [
+    "ADD attaches a pod (a)",
+    "ADD attaches a pod (b)",
+    "rdmanet-selftest-a reaches rdmanet-selftest-b",
+    "rdmanet-selftest-b reaches rdmanet-selftest-a",
+    "ib_write_bw moves data between the pods",
+    "CHECK finds rdmanet-selftest-a as ADD left it",
+    "CHECK finds rdmanet-selftest-b as ADD left it",
+    "after each of 6 kills in the middle of ADD, DEL leaves nothing",
+    "the kills did not change another pod",
+    "after a namespace is gone, DEL leaves nothing",
+    "after a namespace is gone, GC leaves nothing, and keeps the other pod",
+    "DEL detaches a pod, and succeeds again",
+    "everything that the self-test created is removed",
+    "the node is in the same state as before",
+];
 
 fn command(node: &Node, words: &[&str]) -> Command {
     let mut command = Command::new("/opt/cni/bin/rdmanet");
@@ -56,6 +74,13 @@ fn the_self_test_passes_on_a_healthy_node_and_leaves_it_unchanged() {
         run_accelerated(hcas, |node| {
             let before = node.traces(&[]);
             let report = assert_sound(&selftest(node, &["--master", "ib2"]));
+            let names: Vec<&str> = report["steps"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter_map(|step| step["name"].as_str())
+                .collect();
+            assert_eq!(names, STEPS);
             assert_eq!(report["node"]["link driver"], format!("driver: {driver}"));
             assert_eq!(report["node"]["children"], children);
             assert_same(&before, &node.traces(&[]), "after the self-test");
@@ -126,29 +151,52 @@ fn the_self_test_refuses_a_port_of_a_bond() {
     });
 }
 
+/// Installs `rdma-ipam` and a script in place of `cni-ipoib`, which runs `fault` before the plugin.
+fn broken_plugins(node: &Node, fault: &str) -> PathBuf {
+    let directory = node.path("broken");
+    fs::create_dir_all(&directory).unwrap();
+    fs::copy("/opt/cni/bin/rdma-ipam", directory.join("rdma-ipam")).unwrap();
+    let plugin = directory.join("cni-ipoib");
+    fs::write(
+        &plugin,
+        format!("#!/bin/bash\n{fault}\nexec /opt/cni/bin/cni-ipoib\n"),
+    )
+    .unwrap();
+    fs::set_permissions(&plugin, fs::Permissions::from_mode(0o755)).unwrap();
+    directory
+}
+
 #[test]
-fn a_failed_detach_is_reported_and_cleaned_up_by_the_next_self_test() {
+fn each_fault_of_a_plugin_fails_the_step_that_tests_for_it() {
     run_accelerated("", |node| {
         let before = node.traces(&[]);
-        let directory = node.path("broken");
-        fs::create_dir_all(&directory).unwrap();
-        fs::copy("/opt/cni/bin/rdma-ipam", directory.join("rdma-ipam")).unwrap();
-        let script = "#!/bin/bash\n[[ $CNI_COMMAND == DEL ]] && exit 0\nexec /opt/cni/bin/cni-ipoib\n";
-        fs::write(directory.join("cni-ipoib"), script).unwrap();
-        fs::set_permissions(directory.join("cni-ipoib"), fs::Permissions::from_mode(0o755)).unwrap();
-        let output = selftest(
-            node,
-            &["--master", "ib2", "--plugins", directory.to_str().unwrap()],
-        );
-        assert_eq!(output.status.code(), Some(1), "{output:?}");
-        let failed = steps(&report(&output), "failed");
-        assert!(
-            failed.iter().any(|step| step.contains("DEL detaches a pod")),
-            "{failed:?}"
-        );
+        for (fault, step) in [
+            ("[[ $CNI_COMMAND == DEL ]] && exit 0", "DEL detaches a pod"),
+            (
+                "[[ $CNI_COMMAND == DEL && $CNI_CONTAINERID == *-c ]] && exit 0",
+                "kills in the middle of ADD, DEL leaves nothing",
+            ),
+            ("[[ $CNI_COMMAND == CHECK ]] && exit 1", "as ADD left it"),
+            ("[[ $CNI_COMMAND == GC ]] && exit 0", "GC leaves nothing"),
+            (
+                "[[ $CNI_COMMAND == ADD ]] && ip link add left type dummy 2>/dev/null",
+                "the node is in the same state as before",
+            ),
+            (
+                "[[ $CNI_COMMAND == ADD && $CNI_CONTAINERID == *-b ]] && exit 1",
+                "ADD attaches a pod (b)",
+            ),
+        ] {
+            let plugins = broken_plugins(node, fault);
+            let output = selftest(node, &["--master", "ib2", "--plugins", plugins.to_str().unwrap()]);
+            assert_eq!(output.status.code(), Some(1), "{fault}: {output:?}");
+            let failed = steps(&report(&output), "failed");
+            assert!(failed.iter().any(|one| one.contains(step)), "{fault}: {failed:?}");
+            node.exec("ip", "link del left");
+            fs::remove_dir_all(&plugins).unwrap();
+        }
         assert_sound(&selftest(node, &["--master", "ib2"]));
-        fs::remove_dir_all(&directory).unwrap();
-        assert_same(&before, &node.traces(&[]), "after the second run");
+        assert_same(&before, &node.traces(&[]), "after the last run");
     });
 }
 

@@ -10,7 +10,7 @@
 
 mod wire;
 
-use crate::netlink::{HwAddress, Link};
+use crate::netlink::{HwAddress, Link, LinkLayer};
 use crate::packet::PacketSocket;
 use std::io;
 use std::net::IpAddr;
@@ -18,12 +18,18 @@ use std::time::{Duration, Instant};
 
 pub use wire::{claim, questions};
 
-/// How many times a probe asks. One datagram is not enough: an `IPoIB` link joins a multicast group when it
-/// first sends to the group, and the fabric may drop a datagram.
-const TIMES: u32 = 3;
+/// How long a probe waits for an answer after each of its questions. One question is not enough, because a network
+/// may drop it.
+const PAUSES: [Duration; 3] = [Duration::from_millis(100); 3];
 
-/// How long a probe waits after each question. A probe without an answer takes [`TIMES`] times this long.
-const PAUSE: Duration = Duration::from_millis(100);
+/// [`PAUSES`] on `InfiniBand`, where the subnet administrator must respond before a question or an answer is sent. A new
+/// port joins one multicast group after the other: those of its link-local address first, then that of an IPv6 address
+/// in a question. The host that answers needs the path to the new port.
+const INFINIBAND_PAUSES: [Duration; 3] = [
+    Duration::from_millis(100),
+    Duration::from_millis(300),
+    Duration::from_millis(600),
+];
 
 /// Another host that uses an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +41,7 @@ pub struct Claim {
 }
 
 /// Asks whether another host on `link` uses one of `addresses`. Returns the first that answers, or `None`
-/// after 300 ms.
+/// after 300 ms, on `InfiniBand` after 1 s.
 ///
 /// Call it inside [`Netns::run`](crate::netns::Netns::run) of the link's namespace. The link must have
 /// carrier and none of the addresses. A link without neighbours (a loopback, a tunnel) returns `None` at
@@ -49,9 +55,13 @@ pub fn probe(link: &Link, addresses: &[IpAddr]) -> io::Result<Option<Claim>> {
         return Ok(None);
     }
     let socket = PacketSocket::receiver(link.index)?;
-    for _ in 0..TIMES {
+    let pauses = match link.layer {
+        LinkLayer::Infiniband => INFINIBAND_PAUSES,
+        _ => PAUSES,
+    };
+    for pause in pauses {
         questions.iter().try_for_each(|question| socket.send(question))?;
-        let deadline = Instant::now() + PAUSE;
+        let deadline = Instant::now() + pause;
         while let Some(frame) = socket.receive(deadline)? {
             if let Some(claim) = claim(link, addresses, &frame) {
                 return Ok(Some(claim));

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests the guarantees of the fabric with the tools of an administrator. Runs in the VM:
 #     tests/fabric/run [--kernel current] tests/fabric/selftest.sh [CASES...]
-# Without names it runs all cases: device ipoib connected_mode link pkey verbs mtu bond roce namespace accelerated
-# unload.
+# Without names it runs all cases: device ipoib connected_mode link pkey verbs sa_delay mtu bond roce namespace
+# accelerated unload.
 # `accelerated=LIST` among the names: the later cases run with HCAs of that list accelerated (0,2 or all).
 # Prints a sentence per case and a summary; exits with 1 if a case fails.
 # Lines with "# ..." record differences between kernels.
@@ -311,6 +311,13 @@ udaddy_between_pods() {
 	wait "$server"
 }
 
+sa_delay_cases() {
+	fabric devices=2 sa_delay=700
+	holds "a query to the subnet administrator takes the time of sa_delay" \
+		all 'start=${EPOCHREALTIME/./}; saquery -C softib0 -s >/dev/null 2>&1; (( ${EPOCHREALTIME/./} - start >= 700000 ))'
+	echo 0 >/sys/module/softib/parameters/sa_delay
+}
+
 mtu_cases() {
 	fabric devices=2 group_mtu=2048
 	ip netns add a
@@ -539,7 +546,7 @@ reload_under_load() {
 
 echo "# kernel $(uname -r)"
 accelerated=''
-(($#)) || set -- device ipoib connected_mode link pkey verbs mtu bond roce namespace accelerated unload \
+(($#)) || set -- device ipoib connected_mode link pkey verbs sa_delay mtu bond roce namespace accelerated unload \
 	accelerated=all ipoib link pkey mtu bond namespace unload
 for cases in "$@"; do
 	if [[ $cases == accelerated=* ]]; then

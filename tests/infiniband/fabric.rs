@@ -159,6 +159,7 @@ fn bring_up_ports(node: &Node, ports: &[String]) {
 
 /// Restores the fabric after a failed test, so that the next test does not fail for the same reason.
 fn restore(node: &Node) {
+    sa_delay(0);
     for number in 0..PORTS.len() {
         cable(number, true);
     }
@@ -183,6 +184,11 @@ pub(crate) fn cable(hca: usize, plugged: bool) {
     soon(&format!("softib{hca} is {expected}"), || {
         fs::read_to_string(&state).unwrap().contains(expected)
     });
+}
+
+/// From now on, the subnet administrator responds to a query after this many milliseconds.
+pub(crate) fn sa_delay(milliseconds: u32) {
+    fs::write("/sys/module/softib/parameters/sa_delay", milliseconds.to_string()).unwrap();
 }
 
 /// The multicast groups that ports have joined, each with its members.

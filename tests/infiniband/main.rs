@@ -34,6 +34,7 @@ mod mtu;
 mod multus;
 mod partition;
 mod port;
+mod probe;
 mod rails;
 mod rdma;
 mod rdmanet_node;

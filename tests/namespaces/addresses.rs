@@ -7,11 +7,7 @@ use tests::{Conf, Node, Pod, Value, json};
 
 /// A network whose IPAM plugin returns `result`.
 fn scripted(node: &Node, result: &Value) -> Conf {
-    node.install_script(
-        "scripted",
-        &format!("[ \"$CNI_COMMAND\" = ADD ] && cat <<'END'\n{result}\nEND\nexit 0"),
-    );
-    node.conf(json!({"ipam": {"type": "scripted"}}))
+    node.conf(json!({"ipam": node.scripted_ipam(result)}))
 }
 
 fn attached<'n>(node: &'n Node, result: &Value) -> (Pod<'n>, Value) {

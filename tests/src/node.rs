@@ -144,6 +144,13 @@ impl Node {
         fs::rename(&unfinished, file).unwrap();
     }
 
+    /// An `ipam` block for a script whose ADD prints `result`.
+    pub fn scripted_ipam(&self, result: &Value) -> Value {
+        let add = format!("[ \"$CNI_COMMAND\" = ADD ] && cat <<'END'\n{result}\nEND\nexit 0");
+        self.install_script("scripted", &add);
+        json!({"type": "scripted"})
+    }
+
     /// Installs `cni-ipoib` under another plugin's name.
     pub fn install_as(&self, name: &str) {
         symlink(programs::ours().join("cni-ipoib"), self.path("bin").join(name)).unwrap();

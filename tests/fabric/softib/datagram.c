@@ -2,6 +2,7 @@
 /*
  * Datagrams: UD queue pairs, and the management queue pairs 0 and 1.
  */
+#include <linux/delay.h>
 #include <linux/slab.h>
 
 #include "softib.h"
@@ -179,7 +180,11 @@ static void ask_sa(struct softib_hca *from, struct rvt_qp *sqp,
 		   struct softib_datagram *dgram)
 {
 	int index = matching_pkey(from, sqp, dgram->pkey);
+	unsigned int delay = READ_ONCE(softib_sa_delay);
 
+	/* The queries of a port wait in its queue pair, so one follows the other. */
+	if (delay)
+		msleep(delay);
 	if (index < 0 || !softib_sa_answer(from, dgram->data))
 		return;
 	dgram->wc.slid = SOFTIB_SM_LID;

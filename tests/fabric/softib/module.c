@@ -49,6 +49,10 @@ static unsigned int rx_queues;
 module_param(rx_queues, uint, 0444);
 MODULE_PARM_DESC(rx_queues, "RX queues of an accelerated HCA's IPoIB netdev, 1 to 256 (default: processors)");
 
+unsigned int softib_sa_delay;
+module_param_named(sa_delay, softib_sa_delay, uint, 0644);
+MODULE_PARM_DESC(sa_delay, "ms until the subnet administrator responds to a query");
+
 struct workqueue_struct *softib_wq;
 static DECLARE_BITMAP(accelerated_units, SOFTIB_MAX_HCAS);
 enum ib_mtu softib_port_mtu;

@@ -186,6 +186,7 @@ static inline struct softib_hca *rdi_to_softib(struct rvt_dev_info *rdi)
 }
 
 /* module.c: parameters and the table of HCAs */
+extern unsigned int softib_sa_delay;
 extern struct workqueue_struct *softib_wq;
 extern enum ib_mtu softib_port_mtu;
 extern enum ib_mtu softib_group_mtu;

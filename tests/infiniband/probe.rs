@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The probe of an address on `IPoIB`: ADD asks from a link that has just come up, and finds the pod that has the
+//! address.
+
+use crate::fabric::{network, run_accelerated, sa_delay};
+use tests::{Answer, Conf, Node, Pod, json};
+
+/// How long the subnet administrator takes for each response, in milliseconds. An answer for an IPv6 address needs about
+/// five responses.
+const DELAY: u32 = 150;
+
+/// How many ADDs may run until one finds the holder: the VM may get no processor time during a probe.
+const TRIES: usize = 5;
+
+/// The kinds of HCA: none accelerated, all accelerated.
+const KINDS: [&str; 2] = ["", "all"];
+
+fn with_address(node: &Node, master: &str, address: &str, probed: bool) -> Conf {
+    let result = json!({"ips": [{"address": address, "rdmanet.io/probe": probed}]});
+    network(
+        node,
+        &json!({"master": master, "ipam": node.scripted_ipam(&result)}),
+    )
+}
+
+/// Calls ADD until it is refused.
+fn first_refused(pod: &Pod<'_>, conf: &Conf) -> Answer {
+    let mut answers = (0..TRIES).map(|_| {
+        let answer = pod.add(conf, "net1");
+        if answer.status.success() {
+            pod.detach(conf, "net1");
+        }
+        answer
+    });
+    let refused = answers.find(|answer| !answer.status.success());
+    refused.unwrap_or_else(|| panic!("no probe found the holder of the address in {conf:?}"))
+}
+
+#[test]
+fn a_probe_on_a_slow_fabric_refuses_an_address_of_another_pod_and_names_its_guid() {
+    for kind in KINDS {
+        run_accelerated(kind, |node| {
+            for (master, address) in [
+                ("ib1", "10.7.0.2/24"),
+                ("ib1", "fd00:7::2/64"),
+                ("ib0", "10.7.0.3/24"),
+                ("ib0", "fd00:7::3/64"),
+            ] {
+                let (holder, pod) = (node.pod(), node.pod());
+                let held = with_address(node, "ib0", address, false);
+                holder.attach(&held, "net1");
+                sa_delay(DELAY);
+                let guid = holder.link("net1").address.to_string();
+                let ip = address.split('/').next().unwrap();
+                let conf = with_address(node, master, address, true);
+                let answer = first_refused(&pod, &conf);
+                sa_delay(0);
+                answer.refused(105, &[ip, &guid, "another host has the address"]);
+                assert!(pod.link_names().is_empty(), "nothing is left of the refused ADD");
+                holder.detach(&held, "net1");
+            }
+        });
+    }
+}
+
+#[test]
+fn a_probed_address_on_infiniband_without_an_answer_is_assigned() {
+    for kind in KINDS {
+        run_accelerated(kind, |node| {
+            for (held, address) in [("10.7.0.2/24", "10.7.0.3/24"), ("fd00:7::2/64", "fd00:7::3/64")] {
+                let (holder, pod) = (node.pod(), node.pod());
+                let other = with_address(node, "ib0", held, false);
+                holder.attach(&other, "net1");
+                let conf = with_address(node, "ib1", address, true);
+                pod.attach(&conf, "net1");
+                assert_eq!(pod.global("net1"), [address]);
+                pod.check(&conf, "net1").done();
+                pod.detach(&conf, "net1");
+                holder.detach(&other, "net1");
+            }
+        });
+    }
+}

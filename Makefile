@@ -20,7 +20,7 @@ help: ## Lists the commands
 demo: setup ## Shows pods on a software InfiniBand fabric: children, a bond, whole ports, and a cluster with kubelets (a few minutes, more the first time)
 	@DEMO_COLOUR="$$([[ -t 1 ]] && echo 1)" tests/demo/run --build
 
-test: setup ## Runs what CI runs: lints, units, namespaces, clusters, the fabric in VMs on two kernels
+test: setup ## Runs what CI runs: lints, units, namespaces, clusters, the fabric in VMs on three kernels
 	@tests/all
 
 bench: build ## Measures ADD and DEL as whole processes, beside the reference plugins (root)

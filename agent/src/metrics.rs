@@ -9,6 +9,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -53,6 +54,7 @@ pub struct Metrics {
     requests: Family<RequestLabels, Counter>,
     requests_timed_out: Family<PoolLabels, Counter>,
     link_up: Family<LinkLabels, Gauge>,
+    link_expected: Family<LinkLabels, Gauge>,
     link_changes: Family<LinkLabels, Counter>,
 }
 
@@ -103,6 +105,11 @@ impl Metrics {
             "link_up",
             "Whether a port or bond of this node has carrier",
             self.link_up.clone(),
+        );
+        all.register(
+            "link_expected",
+            "1 while the condition of the Node reports this link if it has no carrier",
+            self.link_expected.clone(),
         );
         all.register(
             "link_changes",
@@ -250,6 +257,18 @@ impl Metrics {
         self.link_up.get_or_create(&link).set(i64::from(up));
         if changed {
             self.link_changes.get_or_create(&link).inc();
+        }
+    }
+
+    /// Serves the links that are expected to have carrier. `before`: the links of the last call. A link of both calls is served
+    /// without a gap, because a gap would end the alert about it.
+    pub(crate) fn expect_links(&self, before: &BTreeSet<String>, now: &BTreeSet<String>) {
+        let label = |link: &String| LinkLabels { link: link.clone() };
+        for link in before.difference(now) {
+            self.link_expected.remove(&label(link));
+        }
+        for link in now {
+            self.link_expected.get_or_create(&label(link)).set(1);
         }
     }
 

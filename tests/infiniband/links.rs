@@ -86,8 +86,11 @@ fn a_node_condition_reports_a_pulled_cable_and_a_bond_failover() {
             agent.expect_condition("True", "LinksUp", "carrier on ib2, bond0 over ib1");
         });
         agent.expect_condition("True", "LinksUp", "carrier on ib0, ib1, ib2");
+        let expected = "rdmanet_link_expected{link=\"ib1\"}";
+        assert!(Agent::metrics().contains(expected));
         node.ip("link set ib1 down");
         agent.expect_condition("True", "LinksUp", "carrier on ib0, ib2");
+        assert!(!Agent::metrics().contains(expected));
         node.ip("link set ib1 up");
         agent.expect_condition("True", "LinksUp", "carrier on ib0, ib1, ib2");
     });

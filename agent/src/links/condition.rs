@@ -14,6 +14,7 @@ pub use api::links::{kind, reason};
 use api::requests::{ApiError, NodeCondition, ReconcileError, Requests};
 use block::owner::NodeIdentity;
 use common::rdma::Sysfs;
+use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::sleep;
@@ -47,7 +48,7 @@ pub fn turn(nodes: u64, chance: f64) -> Duration {
 /// Checks the links after each event (`changed`), and now and then without one. Writes the condition if it differs.
 pub(super) async fn run(agent: &Agent, changed: &Notify) {
     let every = agent.config.daemon.report_interval.min(EVERY);
-    let mut history = CarrierHistory::read(&agent.config.data_dir);
+    let mut seen = Observed::new(agent);
     let mut writer = ConditionWriter::default();
     let api = agent.clients.requests(Deadline::background());
     let mut pause = Duration::ZERO;
@@ -56,7 +57,7 @@ pub(super) async fn run(agent: &Agent, changed: &Notify) {
         sleep(every / 10 + std::mem::take(&mut pause)).await;
         let rest = match ports().await {
             Ok(ports) => {
-                let status = evaluate(agent, &ports, &mut history);
+                let status = seen.evaluate(agent, &ports);
                 let calm = status.as_ref().is_none_or(|status| status.healthy);
                 match writer.write(agent, &api, status).await {
                     Ok(true) => {
@@ -90,18 +91,37 @@ async fn ports() -> Result<LinkPorts, String> {
     looked.unwrap_or_else(|e| Err(format!("the thread ended: {e}")))
 }
 
-fn evaluate(agent: &Agent, ports: &LinkPorts, history: &mut CarrierHistory) -> Option<LinkStatus> {
-    let scope = &agent.config.links;
-    let evaluator = Evaluator {
-        ports,
-        scope,
-        seen: history.seen(),
-    };
-    let (status, carrying) = (evaluator.status(), evaluator.carrying());
-    if *scope == LinkScope::Rdma {
-        history.add(carrying);
+/// The links of earlier rounds.
+struct Observed {
+    history: CarrierHistory,
+    /// The links that the metrics serve as expected to have carrier.
+    expected: BTreeSet<String>,
+}
+
+impl Observed {
+    fn new(agent: &Agent) -> Self {
+        Self {
+            history: CarrierHistory::read(&agent.config.data_dir),
+            expected: BTreeSet::new(),
+        }
     }
-    status
+
+    fn evaluate(&mut self, agent: &Agent, ports: &LinkPorts) -> Option<LinkStatus> {
+        let scope = &agent.config.links;
+        let evaluator = Evaluator {
+            ports,
+            scope,
+            seen: self.history.seen(),
+        };
+        let (status, carrying) = (evaluator.status(), evaluator.carrying());
+        let expected = evaluator.expected();
+        agent.metrics.expect_links(&self.expected, &expected);
+        self.expected = expected;
+        if *scope == LinkScope::Rdma {
+            self.history.add(carrying);
+        }
+        status
+    }
 }
 
 /// The new condition; none if the Node should have no such condition.

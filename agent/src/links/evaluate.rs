@@ -35,14 +35,18 @@ impl<'a> Evaluator<'a> {
             .collect()
     }
 
+    /// The names of links whose lack of carrier the condition reports: links that count, and the ports of bonds that count.
+    pub(super) fn expected(&self) -> BTreeSet<String> {
+        let counting: Vec<&Link> = self.counting().collect();
+        let ports = counting.iter().flat_map(|bond| self.ports_of(bond));
+        let ports = ports.filter(|port| self.is_expected(port));
+        let all = counting.iter().copied().chain(ports);
+        all.map(|link| link.name.clone()).collect()
+    }
+
     /// None if no link counts.
     pub(super) fn status(&self) -> Option<LinkStatus> {
-        let counting: Vec<&Link> = self
-            .ports
-            .links
-            .iter()
-            .filter(|link| self.counts(link) && self.bond_over(link).is_none())
-            .collect();
+        let counting: Vec<&Link> = self.counting().collect();
         let down = counting.iter().filter(|link| !link.carrier);
         let down: Vec<String> = down.map(|link| self.describe_down(link)).collect();
         let degraded = counting
@@ -99,6 +103,12 @@ impl<'a> Evaluator<'a> {
 
     fn counts(&self, link: &Link) -> bool {
         self.is_meant(link) && self.is_expected(link)
+    }
+
+    /// The links that count. A bond stands for its ports.
+    fn counting(&self) -> impl Iterator<Item = &'a Link> {
+        let links = self.ports.links.iter();
+        links.filter(|link| self.counts(link) && self.bond_over(link).is_none())
     }
 
     fn ports_of(&self, bond: &Link) -> impl Iterator<Item = &'a Link> + use<'a> {

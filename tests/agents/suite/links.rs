@@ -132,6 +132,7 @@ fn a_condition_an_event_and_a_metric_report_a_pulled_and_replugged_cable() {
         let numbers = [
             "rdmanet_link_up{link=\"rail0\"} 0",
             "rdmanet_link_up{link=\"rail1\"} 1",
+            "rdmanet_link_expected{link=\"rail0\"} 1",
             "rdmanet_link_changes_total{link=\"rail0\"} 1",
         ];
         until("the metrics show it", async || {
@@ -164,7 +165,9 @@ fn a_condition_an_event_and_a_metric_report_a_pulled_and_replugged_cable() {
         }
         let gone = "no link matches --links rail[01]: the links are gone, in pods, or set down";
         machine.expect_condition("Unknown", "NoLinks", gone).await;
-        assert!(!node.get("/metrics").contains("rdmanet_link_up{link=\"rail"));
+        for metric in ["rdmanet_link_up", "rdmanet_link_expected"] {
+            assert!(!node.get("/metrics").contains(&format!("{metric}{{link=\"rail")));
+        }
     });
 }
 

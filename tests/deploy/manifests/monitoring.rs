@@ -2,6 +2,7 @@
 //! Alert rules and dashboard, parsed as Prometheus parses them (`tests/go/checks/promcheck`).
 
 use deploy::workspace;
+use serde_json::Value;
 use std::process::Command;
 
 /// The metrics in docs/operate.md. A test of the agent compares them with the code.
@@ -49,6 +50,27 @@ fn alerts_and_dashboard_parse_and_use_only_documented_metrics() {
             assert!(explained.contains(&format!("| `{plain}` |")), "{file}: {name}");
         }
     }
+}
+
+/// The metrics that an alert of `alerts.yaml` reads.
+fn metrics_of(alert: &str) -> Vec<String> {
+    let file = workspace().join("conf/monitoring/alerts.yaml");
+    let mut all: Value = serde_norway::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    let rules = all["groups"][0]["rules"].as_array_mut().unwrap();
+    rules.retain(|rule| rule["alert"] == alert);
+    let directory = tempfile::tempdir().unwrap();
+    let alone = directory.path().join("alone.yaml");
+    std::fs::write(&alone, serde_json::to_vec(&all).unwrap()).unwrap();
+    promcheck(&[alone.to_str().unwrap()]).unwrap()
+}
+
+/// A node may have a port that never had a cable.
+#[test]
+fn the_alert_about_links_names_only_links_that_are_expected_to_have_carrier() {
+    assert_eq!(
+        metrics_of("RdmanetLinkDown"),
+        ["rdmanet_link_expected", "rdmanet_link_up"]
+    );
 }
 
 #[test]

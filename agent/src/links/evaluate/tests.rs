@@ -222,6 +222,30 @@ fn links_that_match_a_pattern_count_whatever_their_kind_or_past_state() {
 }
 
 #[test]
+fn links_without_a_cable_or_set_down_are_not_expected_to_have_carrier() {
+    let node = bonded()
+        .port(4, "never")
+        .pulled(4)
+        .unseen("never")
+        .port(5, "down")
+        .set_down(5)
+        .ethernet(6, "lom0", false)
+        .pulled(3);
+    let expected = |scope: &str| {
+        let evaluator = Evaluator {
+            ports: &node.ports,
+            scope: &scope.parse().unwrap(),
+            seen: &node.seen,
+        };
+        evaluator.expected().into_iter().collect::<Vec<_>>()
+    };
+    assert_eq!(expected("rdma"), ["bond0", "ib0", "ib1"]);
+    assert_eq!(expected("bond0"), ["bond0", "ib0", "ib1"]);
+    assert_eq!(expected("down,lom0"), ["down", "lom0"]);
+    assert!(expected("none").is_empty());
+}
+
+#[test]
 fn only_rdma_links_with_carrier_are_remembered() {
     let node = rails().pulled(3).ethernet(4, "lom0", false);
     let evaluator = Evaluator {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Alert rules and dashboard, parsed as Prometheus parses them (`tests/go/checks/promcheck`).
 
+use apiserver::install::documents;
 use deploy::workspace;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::core::{Selector, SelectorExt};
 use serde_json::Value;
 use std::process::Command;
 
@@ -71,6 +74,50 @@ fn the_alert_about_links_names_only_links_that_are_expected_to_have_carrier() {
         metrics_of("RdmanetLinkDown"),
         ["rdmanet_link_expected", "rdmanet_link_up"]
     );
+}
+
+/// The pod templates of the agent and of the controller: the namespace, and the template.
+fn pods() -> Vec<(String, Value)> {
+    let files = ["agent/daemonset.yaml", "controller/deployment.yaml"];
+    let all = files.map(|file| documents(&workspace().join("conf").join(file)));
+    let workloads = all.into_iter().flatten().filter(|object| {
+        let kind = object.types.as_ref().map(|types| types.kind.as_str());
+        matches!(kind, Some("DaemonSet" | "Deployment"))
+    });
+    workloads
+        .map(|object| {
+            let namespace = object.metadata.namespace.clone().unwrap();
+            (namespace, object.data["spec"]["template"].clone())
+        })
+        .collect()
+}
+
+/// Whether one container of the pod has a port of this name.
+fn has_port(pod: &Value, name: &Value) -> bool {
+    let containers = pod["spec"]["containers"].as_array().unwrap().iter();
+    let mut ports = containers.flat_map(|container| container["ports"].as_array().into_iter().flatten());
+    ports.any(|port| port["name"] == *name)
+}
+
+#[test]
+fn the_pod_monitor_selects_ports_of_the_agent_and_of_the_controller() {
+    let monitor = documents(&workspace().join("conf/monitoring/podmonitor.yaml")).remove(0);
+    let spec = &monitor.data["spec"];
+    assert!(spec["namespaceSelector"].is_null(), "only its own namespace");
+    let selector: LabelSelector = serde_json::from_value(spec["selector"].clone()).unwrap();
+    let selector = Selector::try_from(selector).unwrap();
+    let endpoints = spec["podMetricsEndpoints"].as_array().unwrap();
+    assert!(!endpoints.is_empty());
+    let pods = pods();
+    assert_eq!(pods.len(), 2);
+    for (namespace, pod) in pods {
+        let labels = serde_json::from_value(pod["metadata"]["labels"].clone()).unwrap();
+        assert!(selector.matches(&labels), "{labels:?}");
+        assert_eq!(monitor.metadata.namespace.as_ref(), Some(&namespace));
+        for endpoint in endpoints {
+            assert!(has_port(&pod, &endpoint["port"]), "{endpoint} of {labels:?}");
+        }
+    }
 }
 
 #[test]

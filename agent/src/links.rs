@@ -231,24 +231,37 @@ impl Listener<'_> {
 
 /// Publishes Events of changes, one after the other, when it is this node's turn.
 async fn publish_events(agent: &Agent, mut queue: mpsc::Receiver<NewEvent>) {
-    while let Some(change) = queue.recv().await {
-        if queue.is_empty() {
-            // More changes may follow, on this node and on all others.
-            tokio::time::sleep(condition::turn(agent.known_nodes(), fastrand::f64())).await;
+    let turn = || tokio::time::sleep(condition::turn(agent.known_nodes(), fastrand::f64()));
+    while let Some(burst) = next_burst(&mut queue, turn).await {
+        for change in burst {
+            let about = ObjectReference {
+                api_version: Some("v1".to_owned()),
+                kind: Some("Node".to_owned()),
+                name: Some(agent.config.node.clone()),
+                // kubectl selects Events of a Node by this UID.
+                uid: Some(agent.config.node.clone()),
+                ..ObjectReference::default()
+            };
+            agent
+                .events
+                .publish(&Deadline::background(), &about, change)
+                .await;
         }
-        let about = ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Node".to_owned()),
-            name: Some(agent.config.node.clone()),
-            // kubectl selects Events of a Node by this UID.
-            uid: Some(agent.config.node.clone()),
-            ..ObjectReference::default()
-        };
-        agent
-            .events
-            .publish(&Deadline::background(), &about, change)
-            .await;
     }
+}
+
+/// Waits for a change, and then for `turn`: more changes may follow, on this node and on all others. Returns all changes that have
+/// come by then.
+async fn next_burst<T: Future<Output = ()>>(
+    queue: &mut mpsc::Receiver<NewEvent>,
+    turn: impl FnOnce() -> T,
+) -> Option<Vec<NewEvent>> {
+    let mut burst = vec![queue.recv().await?];
+    turn().await;
+    while let Ok(next) = queue.try_recv() {
+        burst.push(next);
+    }
+    Some(burst)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use super::*;
+use futures::FutureExt;
 use rtnetlink::packet_route::link::InfoKind;
 
 fn message(name: &str, layer: LinkLayerType, kind: Option<InfoKind>, up: bool) -> LinkMessage {
@@ -148,4 +149,30 @@ fn a_link_that_matches_a_pattern_is_watched_whatever_its_kind() {
         .is_some()
     };
     assert!(watched("rail0") && !watched("cali0"));
+}
+
+fn change(note: &str) -> NewEvent {
+    NewEvent {
+        is_warning: true,
+        reason: event::LINK_DOWN,
+        note: note.to_owned(),
+    }
+}
+
+/// A switch that fails takes several ports of each node down at the same moment.
+#[tokio::test]
+async fn all_changes_of_a_burst_wait_for_one_turn_of_the_node() {
+    let (events, mut queue) = mpsc::channel(EVENTS_QUEUED);
+    let (begin, turn) = tokio::sync::oneshot::channel();
+    for note in ["ib0", "ib1"] {
+        events.try_send(change(note)).unwrap();
+    }
+    let mut burst = Box::pin(next_burst(&mut queue, || async { turn.await.unwrap() }));
+    assert!(burst.as_mut().now_or_never().is_none());
+    events.try_send(change("ib2")).unwrap();
+    assert!(burst.as_mut().now_or_never().is_none());
+    begin.send(()).unwrap();
+    let burst = burst.await.unwrap();
+    let notes: Vec<String> = burst.into_iter().map(|change| change.note).collect();
+    assert_eq!(notes, ["ib0", "ib1", "ib2"]);
 }

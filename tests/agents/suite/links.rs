@@ -25,11 +25,16 @@ struct RailNode<'a> {
     name: &'a str,
 }
 
-/// Runs `test` on a machine with two rails in its own network namespace, in which the API server is reachable on the
-/// loopback too. The tests share one cluster, one after the other.
+/// Runs `test` on a machine of the cluster that most tests here share, one after the other.
 fn on_a_machine(name: &str, test: impl AsyncFnOnce(RailNode<'_>) + Send) {
     static CLUSTER: InTurn = InTurn::new(&["--quarantine", "5s"]);
-    CLUSTER.run(|runtime, site| {
+    on_a_machine_of(&CLUSTER, name, test);
+}
+
+/// Runs `test` on a machine with two rails in its own network namespace, in which the API server is reachable on the
+/// loopback too.
+fn on_a_machine_of(cluster: &InTurn, name: &str, test: impl AsyncFnOnce(RailNode<'_>) + Send) {
+    cluster.run(|runtime, site| {
         Node::run(|node| {
             let _relay = Relay::start(runtime.handle(), site.server.port());
             node.cable("rail0");
@@ -207,6 +212,52 @@ fn a_flapping_link_updates_its_condition_at_a_bounded_rate_and_ends_correct() {
             .await
             .unwrap();
         machine.expect_condition("False", "LinkDown", LOST).await;
+    });
+}
+
+/// Creates a pool whose status reports so many blocks that the turns of the agents are spread over months. No controller
+/// corrects the number.
+async fn pretend_that_the_cluster_is_huge(site: &Site) {
+    site.simple("huge", "10.1.0.0/24").await;
+    site.wait_condition("huge", "Ready", "True").await;
+    site.controller.stop();
+    let counters = json!({ "size": 0, "used": 0, "free": 0, "blocks": i64::MAX });
+    let status = json!({ "status": { "counters": counters } });
+    site.pools()
+        .patch_status("huge", &PatchParams::default(), &Patch::Merge(status))
+        .await
+        .unwrap();
+}
+
+/// After a change that the agent sees while it waits for changes, it waits for its turn. Before that, it may write twice: at
+/// its start, and at the end of the pause after that write.
+#[test]
+fn a_node_of_a_huge_cluster_reports_its_links_only_at_its_turn() {
+    static CLUSTER: InTurn = InTurn::new(&[]);
+    on_a_machine_of(&CLUSTER, "huge", async |machine| {
+        pretend_that_the_cluster_is_huge(machine.site).await;
+        let node = machine.agent(&["--report-interval", "1s"]).await;
+        machine.expect_condition("True", "LinksUp", BOTH).await;
+        until("the agent knows the pool", async || !node.file("huge").is_null()).await;
+        let mark = machine.site.server.mark();
+        for flap in 1..=6 {
+            machine.pull("rail0").await;
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            machine.ip("link set rail0-far up");
+            let changes = format!("rdmanet_link_changes_total{{link=\"rail0\"}} {}", 2 * flap);
+            until("the agent has seen both changes", async || {
+                node.get("/metrics").contains(&changes)
+            })
+            .await;
+            tokio::time::sleep(Duration::from_secs(2)).await;
+        }
+        // Without turns, each of the twelve changes is written.
+        let writes = machine.writes(mark);
+        assert!(writes <= 2, "{writes} writes");
+        for reason in ["LinkDown", "LinkUp"] {
+            let sent = events(machine.site, "Node", "huge", reason).await;
+            assert!(sent.is_empty(), "{sent:?}");
+        }
     });
 }
 

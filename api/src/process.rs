@@ -87,13 +87,31 @@ pub fn ended() -> Result<impl Future<Output = ()>, String> {
 /// # Errors
 /// Those of [`ended`].
 fn stop_on_signal() -> Result<CancellationToken, String> {
-    let stop = CancellationToken::new();
-    let on_signal = stop.clone();
     let ended = ended()?;
-    tokio::spawn(async move {
+    Ok(cancelled_after(async {
         ended.await;
         tracing::info!("stopping");
-        on_signal.cancel();
+    }))
+}
+
+/// Returns a token that is cancelled when `work` ends, in a panic too: a process that no signal can stop is killed.
+fn cancelled_after(work: impl Future<Output = ()> + Send + 'static) -> CancellationToken {
+    let done = CancellationToken::new();
+    let guard = done.clone().drop_guard();
+    tokio::spawn(async move {
+        work.await;
+        drop(guard);
     });
-    Ok(stop)
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_process_stops_even_if_its_signal_handler_panics() {
+        cancelled_after(async {}).cancelled().await;
+        cancelled_after(async { panic!("on purpose") }).cancelled().await;
+    }
 }

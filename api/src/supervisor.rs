@@ -6,7 +6,7 @@
 //! restarts it. A daemon may stop after any step, so nothing is lost.
 //!
 //! Invariant: while [`Supervisor::stop`] is not cancelled, every task that was started with [`Supervisor::spawn`] runs, and no
-//! task has panicked.
+//! task of the supervisor has panicked.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -36,25 +36,25 @@ pub struct TaskEnded {
 struct Guard {
     supervisor: Supervisor,
     task: &'static str,
-    may_end: bool,
-    ended: bool,
+    /// Whether the task was allowed to end, once it has ended by itself.
+    ended: Option<bool>,
 }
 
 impl Guard {
     /// Marks the task as ended by itself. Because this is a method, the task captures the whole guard. If the task
     /// assigned the field, it would capture only the field, and the rest of the guard would be dropped before the task
     /// begins.
-    fn finish(&mut self) {
-        self.ended = true;
+    fn finish(&mut self, may_end: bool) {
+        self.ended = Some(may_end);
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        if self.ended && self.may_end || self.supervisor.stop.is_cancelled() {
+        if self.ended == Some(true) || self.supervisor.stop.is_cancelled() {
             return;
         }
-        let how = if self.ended { "ended" } else { "panicked" };
+        let how = if self.ended.is_some() { "ended" } else { "panicked" };
         let failed = TaskEnded { task: self.task, how };
         tracing::error!(task = failed.task, how, "a task failed; stopping the process");
         self.supervisor
@@ -93,24 +93,40 @@ impl Supervisor {
 
     /// Starts a task that runs until [`Self::stop`]. If it ends before, the agent stops.
     pub fn spawn(&self, task: &'static str, work: impl Future<Output = ()> + Send + 'static) {
-        self.start(task, false, work);
+        self.start(task, async {
+            work.await;
+            false
+        });
     }
 
     /// Starts a task that may end at any time. If it panics, the agent stops.
     pub fn spawn_brief(&self, task: &'static str, work: impl Future<Output = ()> + Send + 'static) {
-        self.start(task, true, work);
+        self.start(task, async {
+            work.await;
+            true
+        });
     }
 
-    fn start(&self, task: &'static str, may_end: bool, work: impl Future<Output = ()> + Send + 'static) {
+    /// Starts a task that runs until `end`, wherever it waits then. If it ends before, the agent stops.
+    pub fn spawn_until(
+        &self,
+        end: CancellationToken,
+        task: &'static str,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) {
+        self.start(task, async move { end.run_until_cancelled(work).await.is_none() });
+    }
+
+    /// `work` returns whether the task was allowed to end.
+    fn start(&self, task: &'static str, work: impl Future<Output = bool> + Send + 'static) {
         let mut guard = Guard {
             supervisor: self.clone(),
             task,
-            may_end,
-            ended: false,
+            ended: None,
         };
         self.tasks.spawn(async move {
-            work.await;
-            guard.finish();
+            let may_end = work.await;
+            guard.finish(may_end);
         });
     }
 

@@ -86,6 +86,19 @@ pub fn silent_clients() -> Clients {
     Client::new(never, "default").into()
 }
 
+/// Clients of an API server that never answers. The task that requests a URI with `fatal` panics.
+///
+/// # Panics
+/// Without a tokio runtime.
+pub fn panicking_clients(fatal: &'static str) -> Clients {
+    let never = service_fn(move |request: Request<Body>| async move {
+        assert!(!request.uri().path().contains(fatal), "on purpose");
+        pending::<()>().await;
+        Ok::<_, std::io::Error>(Response::new(Body::empty()))
+    });
+    Client::new(never, "default").into()
+}
+
 /// Clients of an API server that answers a request for a URI with a status code and an object.
 ///
 /// # Panics

@@ -76,7 +76,7 @@ pub fn start(config: Config, clients: impl Into<Clients>, supervisor: &Superviso
     });
     supervisor.spawn("watch of pools", supervisor.until_stopped(events));
     supervisor.spawn_brief("first list", supervisor.until_stopped(ready(context.clone())));
-    supervisor.spawn("leader", Leader::run(context.clone(), stop.clone()));
+    supervisor.spawn("leader", Leader::run(context.clone(), supervisor.clone()));
     context
 }
 

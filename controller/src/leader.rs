@@ -19,8 +19,9 @@ mod usage;
 
 use crate::context::Context;
 use api::requests::ReconcileError;
+use api::supervisor::Supervisor;
 use api::{AddressSpace, AddressState, BlockState, IpAddress, IpBlock, IpPool, NodeRef};
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 use kube::core::PartialObjectMeta;
@@ -32,8 +33,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// The pause between handling requests of nodes and handling newer ones. Requests come in bursts.
 const DEBOUNCE: Duration = Duration::from_millis(100);
@@ -43,7 +43,8 @@ struct Caches {
     blocks: Store<IpBlock>,
     nodes: Store<PartialObjectMeta<Node>>,
     spaces: Store<AddressSpace>,
-    _watches: JoinSet<()>,
+    /// Ends the watches when the caches are dropped.
+    _end: DropGuard,
 }
 
 impl Caches {
@@ -57,6 +58,7 @@ impl Caches {
 /// The leader's work.
 pub(crate) struct Leader {
     context: Arc<Context>,
+    supervisor: Supervisor,
     /// Whether this process has the Lease.
     elected: watch::Receiver<bool>,
     caches: Option<Arc<Caches>>,
@@ -80,11 +82,13 @@ pub(crate) struct Leader {
 impl Leader {
     fn new(
         context: Arc<Context>,
+        supervisor: Supervisor,
         elected: watch::Receiver<bool>,
         addresses_changed: watch::Receiver<()>,
     ) -> Self {
         Self {
             context,
+            supervisor,
             elected,
             addresses_changed,
             orphan_inputs: watch::Sender::new(None),
@@ -100,12 +104,14 @@ impl Leader {
         }
     }
 
-    /// Works while this process holds the Lease, until `stop`.
-    pub(crate) async fn run(context: Arc<Context>, stop: CancellationToken) {
+    /// Works while this process holds the Lease, until the supervisor stops. If a watch ends while the process leads, the
+    /// supervisor stops: a leader with a stale cache could not tell.
+    pub(crate) async fn run(context: Arc<Context>, supervisor: Supervisor) {
+        let stop = supervisor.stop().clone();
         let (leads, elected) = watch::channel(false);
         let (changed_addresses, addresses_changed) = watch::channel(());
         let orphans = OrphanCollector::new(context.clone(), elected.clone(), changed_addresses);
-        let leader = Self::new(context.clone(), elected, addresses_changed);
+        let leader = Self::new(context.clone(), supervisor, elected, addresses_changed);
         let inputs = leader.orphan_inputs.subscribe();
         tokio::join!(
             Box::pin(election::run(&context, leads, &stop)),
@@ -254,22 +260,27 @@ impl Leader {
     async fn watch(&self) -> Caches {
         let ((blocks, writer), (nodes, node_writer)) = (store(), store());
         let (spaces, space_writer) = store();
-        let mut watches = JoinSet::new();
+        let term = self.supervisor.stop().child_token();
+        let end = term.clone().drop_guard();
+        let spawn = |task, watch| self.supervisor.spawn_until(term.clone(), task, watch);
         let clients = &self.context.clients;
         let stream = clients.watch::<IpBlock>(watcher::Config::default());
         let context = self.context.clone();
-        watches.spawn(reflector(writer, stream).for_each(move |event| {
+        let watch = reflector(writer, stream).for_each(move |event| {
             if let Ok(Event::Apply(block)) = &event
                 && let Some(pool) = context.pools.get(&ObjectRef::new(&block.spec.pool))
             {
                 context.demand.observe_block(block, &pool);
             }
             std::future::ready(())
-        }));
+        });
+        spawn("watch of blocks", watch.boxed());
         let stream = clients.watch::<PartialObjectMeta<Node>>(watcher::Config::default());
-        watches.spawn(reflector(node_writer, stream).for_each(async |_| {}));
+        let watch = reflector(node_writer, stream).for_each(|_| std::future::ready(()));
+        spawn("watch of nodes", watch.boxed());
         let stream = clients.watch::<AddressSpace>(watcher::Config::default());
-        watches.spawn(reflector(space_writer, stream).for_each(async |_| {}));
+        let watch = reflector(space_writer, stream).for_each(|_| std::future::ready(()));
+        spawn("watch of address spaces", watch.boxed());
         let ready = async {
             let _ = blocks.wait_until_ready().await;
             let _ = nodes.wait_until_ready().await;
@@ -281,7 +292,7 @@ impl Leader {
             blocks,
             nodes,
             spaces,
-            _watches: watches,
+            _end: end,
         }
     }
 
@@ -300,3 +311,6 @@ impl Leader {
             .unwrap_or_default()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -77,4 +77,21 @@ impl Server {
             .filter_map(|line| serde_json::from_str(&line).ok())
             .collect()
     }
+
+    /// The number of open watches of `resource`, of all clients and of the API server itself. The audit log has a watch only
+    /// after its end.
+    pub async fn watches(&self, resource: &str) -> usize {
+        let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
+        let text = self.admin().await.request_text(request).await.unwrap();
+        let is_watch = |line: &&str| {
+            line.starts_with("apiserver_longrunning_requests{")
+                && line.contains(&format!("resource=\"{resource}\""))
+                && line.contains("verb=\"WATCH\"")
+        };
+        let values = text
+            .lines()
+            .filter(is_watch)
+            .filter_map(|line| line.rsplit(' ').next());
+        values.map(|value| value.parse::<usize>().unwrap()).sum()
+    }
 }

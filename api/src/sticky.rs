@@ -110,12 +110,8 @@ pub fn stateful_set_of(pod: &Pod) -> Option<&str> {
         .map(|owner| owner.name.as_str())
 }
 
-/// Reason why the reservation of `holder` can be freed, or `None` if a pod may still request the address.
-pub fn end_of_reservation(
-    holder: &Holder,
-    pool: Option<&IpPool>,
-    set: Option<&StatefulSet>,
-) -> Option<String> {
+/// Reason why no address of `pool` stays reserved, or `None` if the pool keeps addresses.
+pub fn end_by_pool(pool: Option<&IpPool>) -> Option<String> {
     let Some(pool) = pool else {
         return Some("its pool is gone".to_owned());
     };
@@ -123,9 +119,13 @@ pub fn end_of_reservation(
         return Some("its pool is being deleted".to_owned());
     }
     let accepted = pool.status.as_ref().and_then(|status| status.accepted.as_ref());
-    if accepted.is_some_and(|spec| spec.sticky == Sticky::Never) {
-        return Some("its pool has no sticky addresses any more".to_owned());
-    }
+    accepted
+        .is_some_and(|spec| spec.sticky == Sticky::Never)
+        .then(|| "its pool has no sticky addresses any more".to_owned())
+}
+
+/// Reason why the `StatefulSet` of `holder` will not create its pod again, or `None` if it may.
+pub fn end_by_set(holder: &Holder, set: Option<&StatefulSet>) -> Option<String> {
     let Some(set) = set else {
         return Some(format!(
             "StatefulSet {}/{} is gone",

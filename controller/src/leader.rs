@@ -72,6 +72,8 @@ pub(crate) struct Leader {
     listed: Option<Instant>,
     /// The version of an address whose reservation seems obsolete, and since when this process has known it.
     obsolete: HashMap<String, (String, Instant)>,
+    /// The `StatefulSet` with kept addresses that was read last: namespace and name.
+    last_set: Option<(String, String)>,
     /// The version of an address whose release a node requests, and since when this process has known it.
     releasing: HashMap<String, (String, Instant)>,
     share_requests: share::ShareRequests,
@@ -98,6 +100,7 @@ impl Leader {
             node_counts: few_blocks::NodeCounts::default(),
             listed: None,
             obsolete: HashMap::new(),
+            last_set: None,
             releasing: HashMap::new(),
             share_requests: share::ShareRequests::default(),
             empty: HashMap::new(),

@@ -114,7 +114,6 @@ fn an_address_is_kept_only_for_a_replica_of_the_stateful_set() {
     let later = set(
         &json!({ "replicas": 2, "ordinals": { "start": 5 }, "serviceName": "db", "selector": selector, "template": {} }),
     );
-    let pool = pool("StatefulSet");
     for (set, pod, over) in [
         (&two, "db-0", false),
         (&two, "db-1", false),
@@ -123,24 +122,24 @@ fn an_address_is_kept_only_for_a_replica_of_the_stateful_set() {
         (&later, "db-6", false),
         (&later, "db-7", true),
     ] {
-        let why = end_of_reservation(&holder(pod), Some(&pool), Some(set));
+        let why = end_by_set(&holder(pod), Some(set));
         assert_eq!(why.is_some(), over, "{pod}: {why:?}");
     }
 }
 
 #[test]
 fn the_reason_why_a_kept_address_is_freed_is_reported() {
-    let set = StatefulSet::default();
     let kept = pool("StatefulSet");
-    let mut leaving = kept.clone();
+    assert_eq!(end_by_pool(Some(&kept)), None);
+    let mut leaving = kept;
     leaving.metadata.deletion_timestamp = Some(crate::convert::now());
-    for (pool, set, word) in [
-        (None, Some(&set), "pool is gone"),
-        (Some(&leaving), Some(&set), "being deleted"),
-        (Some(&pool("Never")), Some(&set), "no sticky addresses"),
-        (Some(&kept), None, "StatefulSet train/db is gone"),
+    for (why, word) in [
+        (end_by_pool(None), "pool is gone"),
+        (end_by_pool(Some(&leaving)), "being deleted"),
+        (end_by_pool(Some(&pool("Never"))), "no sticky addresses"),
+        (end_by_set(&holder("db-0"), None), "StatefulSet train/db is gone"),
     ] {
-        let why = end_of_reservation(&holder("db-0"), pool, set).unwrap();
+        let why = why.unwrap();
         assert!(why.contains(word), "{why}");
     }
 }

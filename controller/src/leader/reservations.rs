@@ -3,62 +3,122 @@
 
 use super::Leader;
 use api::requests::{ReconcileError, WriteResult};
-use api::sticky::end_of_reservation;
+use api::sticky::{end_by_pool, end_by_set};
 use api::{AddressState, Holder, IpAddress, IpPool};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::ResourceExt;
-use std::collections::{HashMap, HashSet};
+use kube::runtime::reflector::ObjectRef;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The pools and `StatefulSet`s that were read in one round. Each is read once, however many addresses depend on it.
+/// The number of `StatefulSet`s that are read in one round. A cluster may have thousands that are scaled down.
+const SETS_PER_ROUND: usize = 50;
+
+/// Namespace and name of a `StatefulSet`.
+type SetKey = (String, String);
+
+/// An address that is kept, and for which pod.
+type Kept = (Arc<IpAddress>, Holder);
+
+/// What is known of the owners of kept addresses in one round. Each object is read once, however many addresses depend on it.
 #[derive(Default)]
 struct Owners {
-    sets: HashMap<(String, String), Option<StatefulSet>>,
+    /// The `StatefulSet`s whose turn is in this round.
+    sets: HashMap<SetKey, Option<StatefulSet>>,
+    /// The pools that seem to keep no addresses.
     pools: HashMap<String, Option<IpPool>>,
+}
+
+/// The state of a reservation in this round.
+#[derive(Debug, PartialEq, Eq)]
+enum Finding {
+    /// A pod may still request the address.
+    InForce,
+    /// No pod will request it: the reason.
+    Obsolete(String),
+    /// The turn of its `StatefulSet` is in another round.
+    NotChecked,
+}
+
+fn key(holder: &Holder) -> SetKey {
+    (holder.namespace.clone(), holder.stateful_set.clone())
+}
+
+/// The sets whose turn comes after that of `last`.
+fn next_sets(all: &BTreeSet<SetKey>, last: Option<&SetKey>) -> Vec<SetKey> {
+    let (before, after): (Vec<_>, Vec<_>) = all.iter().partition(|set| last.is_some_and(|last| *set <= last));
+    let turns = after.into_iter().chain(before);
+    turns.take(SETS_PER_ROUND).cloned().collect()
 }
 
 impl Leader {
     /// Frees kept addresses that no pod will request again. Two observations of the same version must agree.
     pub(super) async fn free_reservations(&mut self) -> Result<(), ReconcileError> {
-        let kept: Vec<(Arc<IpAddress>, Holder)> = self
-            .addresses
-            .iter()
-            .filter(|address| address.spec.state == AddressState::Kept)
-            .filter_map(|address| Some((address.clone(), address.spec.holder.clone()?)))
-            .collect();
+        let kept = self.kept();
         let mut owners = Owners::default();
+        self.read_sets(&kept, &mut owners).await?;
         let mut seen = HashSet::new();
         for (address, holder) in kept {
-            let Some(evidence) = self.obsolete_reason(&address, &holder, &mut owners).await? else {
-                continue;
-            };
-            seen.insert(address.name_any());
-            self.free_if_unchanged(&address, &holder, &evidence).await?;
+            match self.judge(&address, &holder, &mut owners).await? {
+                Finding::InForce => {}
+                Finding::NotChecked => {
+                    seen.insert(address.name_any());
+                }
+                Finding::Obsolete(evidence) => {
+                    seen.insert(address.name_any());
+                    self.free_if_unchanged(&address, &holder, &evidence).await?;
+                }
+            }
         }
         self.obsolete.retain(|name, _| seen.contains(name));
         Ok(())
     }
 
-    async fn obsolete_reason(
+    fn kept(&self) -> Vec<Kept> {
+        let kept = self.addresses.iter();
+        kept.filter(|address| address.spec.state == AddressState::Kept)
+            .filter_map(|address| Some((address.clone(), address.spec.holder.clone()?)))
+            .collect()
+    }
+
+    /// Reads the `StatefulSet`s whose turn is in this round.
+    async fn read_sets(&mut self, kept: &[Kept], owners: &mut Owners) -> Result<(), ReconcileError> {
+        let all = kept.iter().map(|(_, holder)| key(holder)).collect();
+        for set in next_sets(&all, self.last_set.as_ref()) {
+            // A set that cannot be read does not keep the others from their turns.
+            self.last_set = Some(set.clone());
+            let found = self.context.api.stateful_set(&set.0, &set.1).await?;
+            owners.sets.insert(set, found);
+        }
+        Ok(())
+    }
+
+    /// The watch shows whether the pool keeps addresses. If it shows that it does not, the API server is asked.
+    async fn judge(
         &self,
         address: &IpAddress,
         holder: &Holder,
         owners: &mut Owners,
-    ) -> Result<Option<String>, ReconcileError> {
-        let api = &self.context.api;
+    ) -> Result<Finding, ReconcileError> {
         let pool = &address.spec.pool;
-        if !owners.pools.contains_key(pool) {
-            owners.pools.insert(pool.clone(), api.get(pool).await?);
+        let watched = self.context.pools.get(&ObjectRef::new(pool));
+        if end_by_pool(watched.as_deref()).is_some() {
+            if !owners.pools.contains_key(pool) {
+                owners
+                    .pools
+                    .insert(pool.clone(), self.context.api.get(pool).await?);
+            }
+            let current = owners.pools.get(pool).and_then(Option::as_ref);
+            if let Some(reason) = end_by_pool(current) {
+                return Ok(Finding::Obsolete(reason));
+            }
         }
-        let set = (holder.namespace.clone(), holder.stateful_set.clone());
-        if !owners.sets.contains_key(&set) {
-            let found = api.stateful_set(&set.0, &set.1).await?;
-            owners.sets.insert(set.clone(), found);
-        }
-        let pool = owners.pools.get(pool).and_then(Option::as_ref);
-        let set = owners.sets.get(&set).and_then(Option::as_ref);
-        Ok(end_of_reservation(holder, pool, set))
+        let Some(set) = owners.sets.get(&key(holder)) else {
+            return Ok(Finding::NotChecked);
+        };
+        let reason = end_by_set(holder, set.as_ref());
+        Ok(reason.map_or(Finding::InForce, Finding::Obsolete))
     }
 
     async fn free_if_unchanged(
@@ -94,3 +154,6 @@ impl Leader {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

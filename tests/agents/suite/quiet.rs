@@ -162,3 +162,40 @@ async fn an_idle_controller_sends_no_requests_besides_watches_and_its_lease() {
     // The last counters may still be on their way.
     until("ten rounds cost no request", async || asked().await.is_empty()).await;
 }
+
+/// The controller checks in each report interval whether the pod of a kept address may come back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kept_address_causes_no_request_for_its_pool() {
+    let site = Site::new().await;
+    let node = Member::running(&site.server, "a", &[]).await;
+    let mut spec = simple("10.1.0.0/28");
+    spec["allocation"] = json!("PerAddress");
+    spec["sticky"] = json!("StatefulSet");
+    site.pool("rail0", spec).await;
+    site.stateful_set("db", 1).await;
+    until("the pool is here", async || !node.file("rail0").is_null()).await;
+    let pod = Attachment {
+        pod: "default/db-0".to_owned(),
+        uid: site.replica("db", 0, "a").await,
+        ..Attachment::of("db-0")
+    };
+    node.add("rail0", &pod);
+    node.del("rail0", &pod);
+    site.remove_pod("db-0").await;
+    until(
+        "the controller checks a kept address and reads no pool",
+        async || {
+            let mark = site.server.mark();
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            let requests = site.server.requests_since(mark).into_iter();
+            let gets: Vec<String> = requests
+                .filter(|request| request.user().ends_with(":rdmanet-controller") && request.verb == "get")
+                .map(|request| request.uri)
+                .collect();
+            println!("{gets:#?}");
+            gets.iter().any(|uri| uri.contains("/statefulsets/"))
+                && !gets.iter().any(|uri| uri.contains("/ippools/"))
+        },
+    )
+    .await;
+}

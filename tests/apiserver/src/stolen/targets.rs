@@ -41,7 +41,7 @@ pub(super) async fn snapshot(admin: &Client, targets: &[Target]) -> BTreeMap<Str
     all
 }
 
-async fn make(admin: &Client, directory: &str, object: &Value) -> Value {
+pub(super) async fn make(admin: &Client, directory: &str, object: &Value) -> Value {
     let (status, text) = send(admin, Method::POST, directory, "application/json", object).await;
     assert!(status.is_success(), "POST {directory} {object}: {text}");
     serde_json::from_str(&text).unwrap()
@@ -307,6 +307,46 @@ pub(super) async fn normal_requests(client: &Client, thief: &Identity) {
     write_status(client, &format!("{GROUP}/ippools/loot"), &request).await;
     let none = json!({ "requests": { THIEF: null } });
     write_status(client, &format!("{GROUP}/ippools/loot"), &none).await;
+}
+
+/// The directory of address objects.
+pub(super) fn addresses() -> String {
+    format!("{GROUP}/ipaddresses")
+}
+
+/// Creates an address that is kept for a pod of the victim. Returns its path, and the change with which the thief binds it to
+/// its own node for the same pod.
+pub(super) async fn kept_and_bound(admin: &Client, thief: &Identity) -> (String, Value) {
+    let victim = json!({ "node": VICTIM, "nodeUID": "u" });
+    let kept = address(50, &victim, "Kept", Some(holder("db-3")));
+    let made = make(admin, &addresses(), &kept).await;
+    let path = format!("{}/{}", addresses(), made["metadata"]["name"].as_str().unwrap());
+    let attachment = json!({ "containerID": "t", "ifname": "net1", "network": "net" });
+    let bound = json!({ "spec": { "state": "Bound", "node": thief.node, "attachment": attachment } });
+    (path, bound)
+}
+
+/// Values of the spec that the thief must not combine with the binding of a kept address.
+pub(super) fn with_a_binding() -> [(&'static str, Value); 6] {
+    [
+        ("holder", holder("db-9")),
+        ("holder", Value::Null),
+        ("state", json!("Orphaned")),
+        ("node", json!({ "node": "third", "nodeUID": "u" })),
+        ("pool", json!("other")),
+        ("address", json!("10.77.200.51")),
+    ]
+}
+
+/// The path of a block of the victim, and an address in it for the thief's node.
+pub(super) fn inside_a_block(thief: &Identity) -> (String, Value) {
+    let path = format!("{GROUP}/ipblocks/default-4-0a4d0000-26");
+    let own = serde_json::to_value(&thief.node).unwrap();
+    let mut inside = address(0, &own, "Bound", None);
+    inside["metadata"]["name"] = json!("default-0a4d0005");
+    inside["spec"]["address"] = json!("10.77.0.5");
+    inside["spec"]["block"] = json!("10.77.0.0/26");
+    (path, inside)
 }
 
 /// Objects that the thief must not create.

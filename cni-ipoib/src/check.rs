@@ -145,7 +145,7 @@ impl Expected<'_> {
         {
             return Ok(ResolvedMaster::Named(name));
         }
-        Ok(resolve(kernel, sysfs, &self.config.master, || Ok(Loads::new()))?.master)
+        Ok(resolve(kernel, sysfs, &self.config.master, Loads::new)?.master)
     }
 
     fn chosen(&self, kernel: &mut dyn Kernel) -> Result<Option<String>, Error> {

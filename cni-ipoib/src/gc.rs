@@ -62,6 +62,7 @@ pub(crate) fn gc(node: &Node, call: &Call, gc: &GcConf) -> Result<(), cni::Error
     {
         errors.push(error);
     }
+    journal.forget_removed();
     together(errors)
 }
 

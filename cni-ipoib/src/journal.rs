@@ -10,6 +10,7 @@
 //! reboot either.
 
 mod gate;
+mod load;
 mod marker;
 mod node_lock;
 mod notes;
@@ -22,17 +23,18 @@ use crate::netns::pod_if_there;
 use common::cni::{Attachment, IfName};
 use common::lock::{LockError, Share, current, flock};
 pub(crate) use gate::Gate;
+use load::Counted;
+pub(crate) use load::loads;
 use marker::Marker;
 pub(crate) use marker::whole_links;
 pub(crate) use node_lock::NodeLock;
 pub use notes::Notes;
 use notes::Running;
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -129,18 +131,6 @@ pub fn written(state: &Path) -> Result<Vec<Written>, Error> {
     Ok(all)
 }
 
-/// The number of living attachments per parent, over all networks. An attachment whose namespace is gone or
-/// replaced does not count.
-pub fn loads(state: &Path) -> Result<BTreeMap<String, usize>, Error> {
-    let mut loads = BTreeMap::new();
-    for written in written(state)? {
-        if is_there(&written.intent) {
-            *loads.entry(written.intent.master).or_default() += 1;
-        }
-    }
-    Ok(loads)
-}
-
 /// The attachments of one network.
 #[derive(Clone, Debug)]
 pub struct Journal {
@@ -161,6 +151,8 @@ pub struct Entry {
     running: Option<Running>,
     /// The marker, beside the journal, that the attachment has a whole link.
     marker: Marker,
+    /// The file, beside the journal, that counts the attachment on its parent.
+    counted: Counted,
 }
 
 impl Journal {
@@ -248,7 +240,7 @@ impl Journal {
             if !matches!(current(&file, &path), Ok(Some(_))) {
                 continue;
             }
-            let entry = Entry::read(path.clone(), file, Marker::of(&self.state, &path))?;
+            let entry = self.read(&path, file)?;
             if !entry.running.is_some_and(Running::is_alive) {
                 return Ok(entry);
             }
@@ -259,6 +251,13 @@ impl Journal {
             drop(entry);
             sleep(POLL);
         }
+    }
+
+    /// Reads the file at `path`, which is locked.
+    fn read(&self, path: &Path, file: File) -> Result<Entry, Error> {
+        let place = path.strip_prefix(self.state.join("attachments")).unwrap_or(path);
+        let marker = Marker::of(&self.state, place);
+        Entry::read(path.to_owned(), file, marker, Counted::of(&self.state, place))
     }
 
     /// Opens and locks the entry of `attachment` if it exists, without waiting.
@@ -295,6 +294,13 @@ impl Journal {
         Ok(found)
     }
 
+    /// Corrects the [`loads`], once a release has removed attachments that does not keep them.
+    pub(crate) fn forget_removed(&self) {
+        if let Some(network) = self.dir.file_name() {
+            load::forget_removed(&self.state, Path::new(network), &self.dir);
+        }
+    }
+
     /// A container id cannot contain `@`, so the name is unambiguous.
     fn path(&self, attachment: &Attachment) -> PathBuf {
         self.dir
@@ -303,7 +309,7 @@ impl Journal {
 }
 
 impl Entry {
-    fn read(path: PathBuf, mut file: File, marker: Marker) -> Result<Self, Error> {
+    fn read(path: PathBuf, mut file: File, marker: Marker, counted: Counted) -> Result<Self, Error> {
         #[cfg(test)]
         tests::count_read();
         let mut content = Vec::new();
@@ -322,6 +328,7 @@ impl Entry {
             done,
             running,
             marker,
+            counted,
         })
     }
 
@@ -335,6 +342,7 @@ impl Entry {
 
     /// Empties the entry, once what an earlier ADD left is removed.
     pub fn clear(&mut self) -> Result<(), Error> {
+        self.counted.unset();
         self.file
             .set_len(0)
             .map_err(|e| io_error("write", &self.path, e))?;
@@ -353,6 +361,7 @@ impl Entry {
         }
         // Truncates what a killed process left. The line itself is one write.
         self.clear()?;
+        self.counted.set(&intent.master);
         self.file
             .write_all(line.as_bytes())
             .map_err(|e| io_error("write", &self.path, e))?;
@@ -382,6 +391,7 @@ impl Entry {
 
     /// Removes the entry.
     pub fn remove(self) -> Result<(), Error> {
+        self.counted.unset();
         match fs::remove_file(&self.path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(io_error("remove", &self.path, e)),
             _ => self.marker.unset(),
@@ -431,8 +441,29 @@ fn names(dir: &Path) -> Result<Vec<OsString>, Error> {
     Ok(names)
 }
 
-fn is_there(intent: &Intent) -> bool {
-    fs::metadata(&intent.netns).is_ok_and(|there| (there.dev(), there.ino()) == intent.netns_id)
+/// Creates the empty file at `place` below `root`, with its directories.
+fn make_empty(root: &Path, place: &Path) -> Result<(), Error> {
+    let file = root.join(place);
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let created = match options.open(&file) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            make_directories(root, place).and_then(|()| options.open(&file))
+        }
+        other => other,
+    };
+    created.map(drop).map_err(|e| io_error("write", &file, e))
+}
+
+/// Creates `root` and the directories of `place` below it, for root alone.
+fn make_directories(root: &Path, place: &Path) -> io::Result<()> {
+    let mut directory = root.to_owned();
+    directories::private(&directory)?;
+    for part in place.parent().into_iter().flat_map(Path::components) {
+        directory.push(part);
+        directories::private(&directory)?;
+    }
+    Ok(())
 }
 
 fn attachment_of(file: &str) -> Option<Attachment> {

@@ -92,7 +92,7 @@ fn judge_device(node: &Node, config: &Config) -> Result<(), Error> {
 
 /// The node as it is for an ADD that counts no attachments.
 fn host(kernel: &mut dyn Kernel, sysfs: &Sysfs, config: &Config) -> Result<Host, Error> {
-    let resolved = resolve(kernel, sysfs, &config.master, || Ok(Loads::new()))?;
+    let resolved = resolve(kernel, sysfs, &config.master, Loads::new)?;
     observe(kernel, sysfs, side_of(config), &resolved.master)
 }
 

@@ -4,8 +4,9 @@
 #
 # usage: tests/bench/add.sh MASTER[,MASTER]... [RUNS [OTHERS]]
 #
-# RUNS is the number of ADDs on each master (default 30). OTHERS is the number of other
-# attachments that the node has (default 0). RDMANET_BIN holds cni-ipoib and rdma-ipam, by
+# MASTER is the name of a link, or [NAME]: then the configuration has the list ["NAME"], and ADD
+# chooses the master, which counts the attachments on each link. RUNS is the number of ADDs on each master (default 30). OTHERS is the number of other
+# attachments that the node has (default 0); their namespace lives. RDMANET_BIN holds cni-ipoib and rdma-ipam, by
 # default /opt/cni/bin. Runs as root. On each master one ADD comes before, so that no sample
 # reads a program from the disk. Times are of whole processes, in milliseconds.
 set -euo pipefail
@@ -15,13 +16,22 @@ runs=${2:-30} others=${3:-0}
 bin=${RDMANET_BIN:-/opt/cni/bin}
 dir=$(mktemp -d)
 pod=rdmanet-bench-$$
-trap 'ip netns del "$pod" 2>/dev/null || true; rm -rf "$dir"' EXIT
+living=$pod-living
+trap 'ip netns del "$pod" 2>/dev/null || true; ip netns del "$living" 2>/dev/null || true; rm -rf "$dir"' EXIT
 export RDMANET_STATE=$dir/state CNI_PATH=$bin CNI_IFNAME=net1 CNI_NETNS=/run/netns/$pod
+
+# link MASTER: prints the name of its link.
+link() {
+	local name=${1#[}
+	echo "${name%]}"
+}
 
 # call VERB CONTAINER MASTER
 call() {
+	local master="\"$3\""
+	[[ $3 != [* ]] || master="[\"$(link "$3")\"]"
 	CNI_COMMAND=$1 CNI_CONTAINERID=$2 "$bin/cni-ipoib" >"$dir/answer" <<-JSON ||
-		{"cniVersion": "1.1.0", "name": "bench", "type": "cni-ipoib", "master": "$3",
+		{"cniVersion": "1.1.0", "name": "bench", "type": "cni-ipoib", "master": $master,
 		 "ipam": {"type": "rdma-ipam", "dataDir": "$dir/ipam", "subnet": "10.99.0.0/16", "cooldown": 0}}
 	JSON
 		{
@@ -45,15 +55,25 @@ detach() {
 	ip netns del "$pod"
 }
 
-for master in "${masters[@]}"; do
-	ip link set "$master" up
-	attach before "$master" >"$dir/first"
-	if [[ $master == "${masters[0]}" ]]; then
-		written=$dir/state/attachments/bench/before@net1
-		for ((number = 0; number < others; number++)); do
-			cp "$written" "$dir/state/attachments/bench/other$number@net1"
+# fill MASTER: records the other attachments, as copies of the files of one.
+fill() {
+	local number file content
+	ip netns add "$living"
+	CNI_NETNS=/run/netns/$living call ADD other0 "$1"
+	while read -r file; do
+		content=$(<"$file")
+		for ((number = 1; number < others; number++)); do
+			printf %s "${content:+$content$'\n'}" >"${file/other0/other$number}"
 		done
-	fi
+	done < <(find "$dir/state" -name 'other0@net1')
+}
+
+for master in "${masters[@]}"; do
+	ip link set "$(link "$master")" up
+done
+((others == 0)) || fill "${masters[0]}"
+for master in "${masters[@]}"; do
+	attach before "$master" >"$dir/first"
 	detach before "$master"
 done
 for ((run = 0; run < runs; run++)); do

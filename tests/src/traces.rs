@@ -13,6 +13,8 @@ pub struct Traces {
     pub pods: Vec<(String, String)>,
     /// Files of attachments.
     pub attachments: Vec<String>,
+    /// Files beside them, of the same attachments.
+    pub beside: Vec<String>,
     /// Leases and claimed addresses of `rdma-ipam` and `host-local`.
     pub leases: Vec<String>,
 }
@@ -25,6 +27,8 @@ impl Node {
             let name = |link: common::netlink::Link| (pod.id.clone(), link.name);
             links.into_iter().map(name).collect::<Vec<_>>()
         };
+        let state = files_below(&self.path("state"), &|_| true).into_iter();
+        let (attachments, beside) = state.partition(|file| file.starts_with("attachments/"));
         Traces {
             node: self.link_names(),
             pods: pods
@@ -32,7 +36,8 @@ impl Node {
                 .filter(|pod| pod.netns.exists())
                 .flat_map(of_pod)
                 .collect(),
-            attachments: files_below(&self.path("state"), &|_| true),
+            attachments,
+            beside,
             leases: self.leases(),
         }
     }
@@ -55,6 +60,10 @@ pub fn assert_same(before: &Traces, after: &Traces, when: &str) {
     assert_eq!(
         after.attachments, before.attachments,
         "files of attachments {when}"
+    );
+    assert_eq!(
+        after.beside, before.beside,
+        "files beside those of attachments {when}"
     );
     assert_eq!(after.leases, before.leases, "leases {when}");
 }

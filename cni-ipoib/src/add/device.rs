@@ -9,7 +9,7 @@ use crate::device::{Facts, NewGuid, Plan, function, hardware_in_pods, moved, sna
 use crate::error::{DeviceError, Error};
 use crate::host::{Host, observe, side_of};
 use crate::intent::{Grant, Intent};
-use crate::journal::{Entry, loads, others};
+use crate::journal::{self, Entry, Written, loads};
 use crate::kernel::Side;
 use crate::rdma;
 use crate::rdma::decide::decide;
@@ -24,23 +24,25 @@ use common::undo::Undo;
 /// # Errors
 /// Every refusal that can be known in advance.
 pub(super) fn plan(context: &mut AddContext<'_>) -> Result<Planned, Error> {
+    // Read once: the caller holds the lock of the node.
+    let others = others(context)?;
     let preferences = match &context.config.master {
-        Master::Resolved(master) => return Ok(planned(plan_for(context, master)?, None)),
+        Master::Resolved(master) => return Ok(planned(plan_for(context, &others, master)?, None)),
         Master::Preferred(preferences) => preferences,
     };
     let sysfs = context.node.sysfs();
-    let loads = loads(context.node.state())?;
+    let loads = loads(context.node.state());
     let mut all = candidates(context.kernel, &sysfs, preferences, &loads)?;
     // A link that must stay on the host is passed over, with the reason.
     for candidate in all.iter_mut().filter(|candidate| candidate.aside.is_none()) {
         let named = ResolvedMaster::Named(candidate.name.clone());
-        if let Err(error) = plan_for(context, &named) {
+        if let Err(error) = plan_for(context, &others, &named) {
             candidate.aside = Some(Aside::Always(error.to_string()));
         }
     }
     let choice = choose(preferences, &all).map_err(|passed| Error::NoMaster { passed })?;
     tracing::info!(master = %choice.name, why = %choice.why, "chose the link");
-    let plan = plan_for(context, &ResolvedMaster::Named(choice.name))?;
+    let plan = plan_for(context, &others, &ResolvedMaster::Named(choice.name))?;
     Ok(planned(plan, Some(choice.why)))
 }
 
@@ -52,16 +54,24 @@ fn planned(plan: Plan, why: Option<String>) -> Planned {
     }
 }
 
+/// The journal entries of every other attachment.
+fn others(context: &AddContext<'_>) -> Result<Vec<Written>, Error> {
+    let network = &context.call.conf.network;
+    journal::others(context.node.state(), network, context.attachment)
+}
+
 /// Plans the move of `master`.
-fn plan_for(context: &mut AddContext<'_>, master: &ResolvedMaster) -> Result<Plan, Error> {
+fn plan_for(
+    context: &mut AddContext<'_>,
+    others: &[Written],
+    master: &ResolvedMaster,
+) -> Result<Plan, Error> {
     let config = context.config;
     let sysfs = context.node.sysfs();
-    let network = &context.call.conf.network;
-    let others = others(context.node.state(), network, context.attachment)?;
     let host = observe(context.kernel, &sysfs, side_of(config), master)?;
-    let facts = Facts::read(context.kernel, &sysfs, &host, &others)?;
+    let facts = Facts::read(context.kernel, &sysfs, &host, others)?;
     let moved = moved(config, &host, &facts)?;
-    let grant = grant(context, &host)?;
+    let grant = grant(context, others, &host)?;
     let carried = facts.carried.saved.clone();
     let mut snapshot = snapshot::take(context.kernel, &host.master, facts.path.clone(), carried)?;
     if let (Some(guid), Some(function)) = (moved.guid, &facts.function) {
@@ -73,12 +83,12 @@ fn plan_for(context: &mut AddContext<'_>, master: &ResolvedMaster) -> Result<Pla
         snapshot,
         moved,
         pci: facts.pci,
-        others: hardware_in_pods(&others),
+        others: hardware_in_pods(others),
     })
 }
 
 /// The RDMA device of the link. In exclusive mode it moves with the link.
-fn grant(context: &mut AddContext<'_>, host: &Host) -> Result<Option<Grant>, Error> {
+fn grant(context: &mut AddContext<'_>, others: &[Written], host: &Host) -> Result<Option<Grant>, Error> {
     let config: &Config = context.config;
     let sysfs = context.node.sysfs();
     let facts = rdma::observe(context.kernel, &sysfs, Side::Host, &host.master)?;
@@ -88,7 +98,7 @@ fn grant(context: &mut AddContext<'_>, host: &Host) -> Result<Option<Grant>, Err
         return Ok(None);
     };
     if grant.moved().is_some() {
-        let around = Surroundings::read(context.kernel, &sysfs, context.node.state(), &found)?;
+        let around = Surroundings::read(context.kernel, &sysfs, others, &found)?;
         let spare = !config.keep_last;
         require_movable(&found, &Surroundings { spare, ..around })?;
         require_only_port(host, &found)?;
@@ -158,7 +168,8 @@ pub(super) fn begin(
 /// Sets the GUID, and plans the move of the link that the driver made with it.
 fn renew(context: &mut AddContext<'_>, plan: &Plan, new: &NewGuid) -> Result<Plan, Error> {
     let link = function::give(context.kernel, plan, new)?;
-    let again = plan_for(context, &ResolvedMaster::Named(link.name))?;
+    let others = others(context)?;
+    let again = plan_for(context, &others, &ResolvedMaster::Named(link.name))?;
     let snapshot = plan.snapshot.clone();
     Ok(Plan { snapshot, ..again })
 }

@@ -107,7 +107,7 @@ fn shares(planned: &Planned) -> bool {
 fn master(context: &mut AddContext<'_>) -> Option<Link> {
     let sysfs = context.node.sysfs();
     let config = context.config;
-    let resolved = resolve(context.kernel, &sysfs, &config.master, || Ok(Loads::new())).ok()?;
+    let resolved = resolve(context.kernel, &sysfs, &config.master, Loads::new).ok()?;
     let host = observe(context.kernel, &sysfs, side_of(config), &resolved.master).ok()?;
     Some(host.master)
 }

@@ -432,18 +432,38 @@ fn a_device_info_file_outside_its_directory_is_refused_first() {
     assert!(fixture.written_down().is_empty() && !file.exists());
 }
 
-#[test]
-fn add_reads_no_files_of_other_attachments() {
-    let fixture = Fixture::new();
-    fixture.add("c1").unwrap();
-    fixture.del("c1").unwrap();
-    let (_, alone) = crate::journal::tests::reads_of(|| fixture.add("c1").unwrap());
-    fixture.del("c1").unwrap();
-    for number in 0..40 {
+/// The number of attachment files that ADD of `c1` reads, alone and beside `others` attachments.
+fn reads(fixture: &Fixture, keys: &serde_json::Value, others: usize) -> (usize, usize) {
+    let read = || {
+        let (_, reads) = crate::journal::tests::reads_of(|| fixture.add_with("c1", keys).unwrap());
+        fixture.del("c1").unwrap();
+        reads
+    };
+    // The first ADD of a node marks attachments of earlier releases.
+    read();
+    let alone = read();
+    for number in 0..others {
         let mut entry = fixture.entry(&format!("other{number}"));
         entry.begin(fixture.intent()).unwrap();
         entry.finish().unwrap();
     }
-    let (_, beside_others) = crate::journal::tests::reads_of(|| fixture.add("c1").unwrap());
-    assert_eq!(beside_others, alone);
+    (alone, read())
+}
+
+#[test]
+fn add_reads_no_files_of_other_attachments() {
+    for master in [json!("ib0"), json!(["ib0"]), json!({"linkLayer": "InfiniBand"})] {
+        let (alone, beside_others) = reads(&Fixture::new(), &json!({"master": master}), 40);
+        assert_eq!(beside_others, alone, "{master}");
+    }
+}
+
+#[test]
+fn add_of_a_whole_link_reads_each_file_of_another_attachment_once() {
+    use crate::device::fixture::{WAYS, fixture};
+    for master in [json!("ens1"), json!(["ib0", "ib1", "ens1", "ens2"])] {
+        let keys = json!({"master": master, "mode": "device"});
+        let (alone, beside_others) = reads(&fixture(WAYS[0]), &keys, 40);
+        assert_eq!(beside_others - alone, 40, "{master}");
+    }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use crate::detach::tests::{looks_of_one_wait, wait_longer};
-use crate::journal::Journal;
+use crate::journal::{Journal, loads};
 use crate::model::{Fault, Fixture, Ipam, Pod, attachment};
 use common::cni::dispatch::Plugin as _;
 use common::cni::{Attachment, Code};
@@ -34,6 +34,22 @@ fn gc_removes_invalid_attachments_and_keeps_valid_ones() {
     assert_eq!(fixture.written_down(), [""; 0]);
     assert_eq!(fixture.ipam.calls()[2..], ["DEL c1 net1", "GC"]);
     assert_eq!(kept(&fixture), ["c2"]);
+}
+
+/// A release that keeps no loads ran DEL.
+#[test]
+fn gc_corrects_the_loads_after_an_older_release() {
+    let fixture = Fixture::new();
+    for container in ["c1", "c2"] {
+        fixture.entry(container).begin(fixture.intent()).unwrap();
+    }
+    let state = fixture.state.path();
+    fs::remove_file(state.join("attachments/fabric/c1@net1")).unwrap();
+    assert_eq!(loads(state)["ib0"], 2);
+    fixture.gc(&["c2"]).unwrap();
+    assert_eq!(loads(state)["ib0"], 1);
+    fixture.gc(&[]).unwrap();
+    assert_eq!(loads(state)["ib0"], 0);
 }
 
 #[test]

@@ -8,12 +8,11 @@
 //! that line is written and removed after the file. So a kill leaves at most one extra marker, which costs
 //! one read.
 
-use super::{Journal, Written, attachment_of, io_error, names, written};
+use super::{Journal, Written, attachment_of, io_error, make_empty, names, written};
 use crate::directories;
 use crate::error::Error;
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// The directory of the markers, below the state directory.
@@ -28,18 +27,17 @@ pub(super) struct Marker {
 }
 
 impl Marker {
-    /// The marker that belongs to the attachment's file at `entry`, below `state`.
-    pub(super) fn of(state: &Path, entry: &Path) -> Self {
-        let below = entry.strip_prefix(state.join("attachments")).unwrap_or(entry);
+    /// The marker that belongs to the attachment's file at `place` below the directory of attachments.
+    pub(super) fn of(state: &Path, place: &Path) -> Self {
         Self {
             state: state.to_owned(),
-            place: below.to_owned(),
+            place: place.to_owned(),
         }
     }
 
     pub(super) fn set(&self) -> Result<(), Error> {
         know(&self.state)?;
-        write(&self.state.join(WHOLE), &self.place)
+        make_empty(&self.state.join(WHOLE), &self.place)
     }
 
     /// Removes the marker, if it exists.
@@ -92,27 +90,13 @@ fn know(state: &Path) -> Result<(), Error> {
         })
         .collect::<Vec<_>>();
     directories::private(&unfinished).map_err(|e| io_error("create", &unfinished, e))?;
-    made.iter().try_for_each(|place| write(&unfinished, place))?;
+    made.iter().try_for_each(|place| make_empty(&unfinished, place))?;
     // The rename makes the directory appear with its full content, or not at all.
     if fs::rename(&unfinished, &root).is_err() {
         let _ = fs::remove_dir_all(&unfinished);
-        made.iter().try_for_each(|place| write(&root, place))?;
+        made.iter().try_for_each(|place| make_empty(&root, place))?;
     }
     Ok(())
-}
-
-fn write(root: &Path, place: &Path) -> Result<(), Error> {
-    let file = root.join(place);
-    let directory = file.parent().unwrap_or(root);
-    directories::private(root).map_err(|e| io_error("create", root, e))?;
-    directories::private(directory).map_err(|e| io_error("create", directory, e))?;
-    let made = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&file);
-    made.map(drop).map_err(|e| io_error("write", &file, e))
 }
 
 #[cfg(test)]

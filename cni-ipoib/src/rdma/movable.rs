@@ -40,14 +40,14 @@ pub struct Holder {
 }
 
 impl Surroundings {
-    /// Reads them for the device that was found.
+    /// Reads them for the device that was found. `written` has the journal entries of this node.
     ///
     /// # Errors
-    /// The kernel refuses a request, or sysfs or the journal cannot be listed.
+    /// The kernel refuses a request, or sysfs cannot be listed.
     pub fn read(
         kernel: &mut dyn Kernel,
         sysfs: &Sysfs,
-        state: &Path,
+        written: &[Written],
         found: &Found<'_>,
     ) -> Result<Self, Error> {
         let links = links(kernel, Side::Host)?;
@@ -58,7 +58,7 @@ impl Surroundings {
             devices: facts::all(sysfs)?,
             neighbours: links.iter().filter(on_it).map(|link| link.name.clone()).collect(),
             links,
-            holders: holders(state)?,
+            holders: written.iter().filter_map(holder).collect(),
             spare: false,
         })
     }
@@ -66,15 +66,16 @@ impl Surroundings {
 
 /// The attachments of every network that have an RDMA device and whose namespace exists.
 pub fn holders(state: &Path) -> Result<Vec<Holder>, Error> {
-    let holder = |of: Written| {
-        of.lives().then_some(())?;
-        Some(Holder {
-            network: of.network,
-            attachment: of.attachment,
-            grant: of.intent.rdma?,
-        })
-    };
-    Ok(written(state)?.into_iter().filter_map(holder).collect())
+    Ok(written(state)?.iter().filter_map(holder).collect())
+}
+
+fn holder(of: &Written) -> Option<Holder> {
+    let grant = of.intent.rdma.as_ref()?;
+    of.lives().then(|| Holder {
+        network: of.network.clone(),
+        attachment: of.attachment.clone(),
+        grant: grant.clone(),
+    })
 }
 
 impl Holder {

@@ -16,7 +16,7 @@ use common::rdma::{Device, Port, PortState, Sysfs};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// The number of living attachments on each link, by its name.
+/// The number of attachments on each link, by its name.
 pub type Loads = BTreeMap<String, usize>;
 
 /// The links of the node that `preferences` could mean.

@@ -16,7 +16,7 @@ pub(crate) struct Resolved {
     pub(crate) why: Option<String>,
 }
 
-/// Chooses the master if the configuration leaves a choice. Only then `loads` is called: the number of living
+/// Chooses the master if the configuration leaves a choice. Only then `loads` is called: the number of
 /// attachments on each link. An ADD that counts them holds the lock of the node.
 ///
 /// # Errors
@@ -25,7 +25,7 @@ pub(crate) fn resolve(
     kernel: &mut dyn Kernel,
     sysfs: &Sysfs,
     master: &Master,
-    loads: impl FnOnce() -> Result<Loads, Error>,
+    loads: impl FnOnce() -> Loads,
 ) -> Result<Resolved, Error> {
     let preferences = match master {
         Master::Resolved(master) => {
@@ -36,7 +36,7 @@ pub(crate) fn resolve(
         }
         Master::Preferred(preferences) => preferences,
     };
-    let candidates = candidates(kernel, sysfs, preferences, &loads()?)?;
+    let candidates = candidates(kernel, sysfs, preferences, &loads())?;
     let choice = choose(preferences, &candidates).map_err(|passed| Error::NoMaster { passed })?;
     tracing::info!(master = %choice.name, why = %choice.why, "chose the master");
     Ok(Resolved {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
 use crate::intent::{Identity, Sharing};
-use crate::journal::{Intent, Journal};
+use crate::journal::{Intent, Journal, written};
 use crate::model::{ModelKernel, Node, Pod, attachment, bond, ethernet, of_kind};
 use crate::rdma::{find, observe};
 use common::netlink::NetnsMode;
@@ -48,7 +48,8 @@ impl Bench {
         let sysfs = self.node.sysfs();
         let facts = observe(&mut kernel, &sysfs, Side::Host, &link).unwrap();
         let found = find(&facts, None).unwrap();
-        let around = Surroundings::read(&mut kernel, &sysfs, self.state.path(), &found).unwrap();
+        let around =
+            Surroundings::read(&mut kernel, &sysfs, &written(self.state.path()).unwrap(), &found).unwrap();
         require_movable(&found, &around).map_err(|e| e.to_string())
     }
 

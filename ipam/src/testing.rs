@@ -103,6 +103,8 @@ pub(crate) struct FaultyDisk {
     pub(crate) room: Cell<Option<usize>>,
     /// How many names of directories were read.
     pub(crate) listed: Cell<usize>,
+    /// Called before each read.
+    pub(crate) before_read: RefCell<Option<Box<dyn Fn()>>>,
 }
 
 impl FaultyDisk {
@@ -111,6 +113,9 @@ impl FaultyDisk {
     }
 
     fn look<T>(&self, look: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        if let Some(before) = &*self.before_read.borrow() {
+            before();
+        }
         if self.dead() {
             Err(io::Error::other("the process is dead"))
         } else {
@@ -265,6 +270,7 @@ impl Fixture {
             shared: Cell::new(None),
             room: Cell::new(None),
             listed: Cell::new(0),
+            before_read: RefCell::new(None),
         };
         let clock = HandClock {
             boot: RefCell::new(BOOT_ID.to_owned()),

@@ -3,7 +3,7 @@ mod bond;
 
 use super::*;
 use crate::config::Master;
-use crate::model::{Fault, ModelKernel, Node, bond, call, ethernet, ipoib, link, of_kind};
+use crate::model::{Fault, ModelKernel, Node, bond, call, call_with, ethernet, ipoib, link, of_kind};
 use common::netlink::RouteEntry;
 use serde_json::{Value, json};
 
@@ -218,6 +218,41 @@ fn a_child_on_the_device_is_not_used_as_its_link() {
     let links = vec![ipoib(4, "ib0", 0xffff), child_of(4, ipoib(5, "a1", 0x8001))];
     let host = seen(&node, links, json!({"deviceID": "0000:3b:00.0"})).unwrap();
     assert_eq!(host.master.name, "ib0");
+}
+
+/// `kernelpath` of the reference plugin `host-device`.
+#[test]
+fn a_device_is_found_by_its_directory() {
+    let node = Node::with_ib0_and_ib1();
+    for (place, index) in [
+        ("3b:00.0/net/ib0", "4"),
+        ("3b:00.0/net/a1", "6"),
+        ("3b:00.1/net/ib1", "5"),
+    ] {
+        node.write(&format!("devices/pci0000:3a/0000:{place}/ifindex"), index);
+    }
+    node.write("devices/pci0000:3a/0000:17:00.0/class", "0x010802");
+    let links = vec![
+        child_of(4, ipoib(6, "a1", 0x8001)),
+        ipoib(4, "ib0", 0xffff),
+        ipoib(5, "ib1", 0xffff),
+    ];
+    let observed = |path: &str| {
+        let keys = call_with("host-device", json!({"kernelpath": path}), "");
+        let mut kernel = ModelKernel::new(links.clone());
+        observed(&mut kernel, &node.sysfs(), &Config::read(&keys).unwrap())
+    };
+    for (function, name) in [("3b:00.0", "ib0"), ("3b:00.1", "ib1")] {
+        let host = observed(&format!("/sys/devices/pci0000:3a/0000:{function}")).unwrap();
+        assert_eq!(host.master.name, name);
+    }
+    for function in ["17:00.0", "3b:00.7", "3b:00.0/net"] {
+        let path = format!("/sys/devices/pci0000:3a/0000:{function}");
+        let expected = format!(
+            "device {path} has no network interface in the host's namespace; is it bound to its driver, or already in a pod?"
+        );
+        assert_eq!(observed(&path).unwrap_err().to_string(), expected);
+    }
 }
 
 fn route(dst: &str, index: u32, priority: Option<u32>) -> RouteEntry {

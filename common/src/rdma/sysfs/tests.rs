@@ -296,6 +296,44 @@ fn the_links_of_a_pci_function_or_an_auxiliary_device_are_listed() {
 }
 
 #[test]
+fn the_links_of_a_devices_directory_are_listed() {
+    let node = Node::new();
+    for place in [
+        "3b:00.0/net/ib1",
+        "3b:00.0/net/ib0",
+        "5e:00.0/net/ib2",
+        "17:00.0/nvme",
+    ] {
+        let directory = node.root.path().join("devices/pci0000:3a").join(place);
+        fs::create_dir_all(directory).unwrap();
+    }
+    let links = |directory: &str| node.sysfs().netdevs_in(Path::new(directory)).unwrap();
+    assert_eq!(links("/sys/devices/pci0000:3a/3b:00.0"), ["ib0", "ib1"]);
+    assert_eq!(links("/sys/devices/pci0000:3a/5e:00.0"), ["ib2"]);
+    let inside = node.root.path().join("devices/pci0000:3a/3b:00.0");
+    for none in [
+        "/sys/devices/pci0000:3a/17:00.0",
+        "/sys/devices/pci0000:3a/3b:00.7",
+        "/sys/devices/pci0000:3a/3b:00.0/net",
+        "/devices/pci0000:3a/3b:00.0",
+        "devices/pci0000:3a/3b:00.0",
+        "/sysfs/devices/pci0000:3a/3b:00.0",
+        inside.to_str().unwrap(),
+        "",
+    ] {
+        assert_eq!(links(none), Vec::<String>::new(), "{none:?}");
+    }
+}
+
+#[test]
+fn a_devices_directory_that_cannot_be_listed_is_an_error() {
+    let node = Node::new();
+    node.write("devices/pci0000:3a/3b:00.0/net", "a file");
+    let directory = Path::new("/sys/devices/pci0000:3a/3b:00.0");
+    node.sysfs().netdevs_in(directory).unwrap_err();
+}
+
+#[test]
 fn rates_are_read_to_the_tenth() {
     assert_eq!(rate_mbps("2.5 Gb/sec (1X SDR)"), Some(2500));
     assert_eq!(rate_mbps("400 Gb/sec (4X NDR)"), Some(400_000));

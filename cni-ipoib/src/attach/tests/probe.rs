@@ -74,3 +74,27 @@ fn nothing_is_probed_unless_the_ipam_plugin_marks_it() {
     let log = bench.log();
     assert!(!log.iter().any(|request| request.starts_with("probe")), "{log:?}");
 }
+
+/// The pod cannot reach a host that has the address, and a macvlan child may wait for its parent's carrier.
+#[test]
+fn an_address_on_a_link_without_carrier_is_added_unprobed() {
+    let mut bench = Bench::new(Mode::Macvlan, probed());
+    bench.kernel.set().carrier = false;
+    bench.kernel.fail(Fault::Every("probe"));
+    assert!(!bench.attach(&plan(Mode::Macvlan, MACVLAN)).unwrap().link.carrier);
+    let log = bench.log();
+    assert!(position(&log, "bring ") < position(&log, "give 10.0.0.2/24"));
+    assert!(!log.iter().any(|request| request.starts_with("probe")), "{log:?}");
+}
+
+#[test]
+fn an_unprobed_address_of_an_ipoib_child_without_carrier_is_released() {
+    let mut bench = Bench::new(Mode::Ipoib, probed());
+    bench.kernel.set().carrier = false;
+    let error = bench.refused(&plan(Mode::Ipoib, IPOIB));
+    assert!(
+        error.msg.starts_with("net1 has no carrier after 10s: "),
+        "{error}"
+    );
+    assert_eq!(bench.ipam.verbs(), ["ADD", "DEL"]);
+}

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Runs a child process: one thread writes its stdin, reads its stdout and bounds its time.
+//!
+//! The output ends when the child has closed its stdout or has exited. A process that the child leaves behind
+//! may keep stdout open.
 
 use crate::poll::poll_until;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::signal::{Signal, killpg};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -16,6 +20,9 @@ use std::time::{Duration, Instant};
 
 /// How many times a program that is being replaced (`ETXTBSY`) is started, 10 ms apart. libcni does the same.
 const BUSY_ATTEMPTS: u32 = 5;
+
+/// The longest pause between two looks whether the child has exited with its stdout still open.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// The most that is read from a delegate's stdout, in bytes.
 const STDOUT_MAX: usize = 4 << 20;
@@ -94,7 +101,7 @@ fn spawn(command: &mut Command) -> Result<Child, ProcessError> {
     }
 }
 
-/// Writes `input` and reads stdout to its end.
+/// Writes `input` and reads stdout, until its end or until the child has exited.
 fn talk(
     child: &mut Child,
     input: &[u8],
@@ -105,6 +112,7 @@ fn talk(
     let Some(mut stdout) = child.stdout.take() else {
         return Ok(Vec::new());
     };
+    fcntl(&stdout, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
     if let Some(stdin) = &stdin {
         fcntl(stdin, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
     }
@@ -123,13 +131,32 @@ fn talk(
                 Err(_) => rest = &[],
             }
         }
-        if readable && read_some(&mut stdout, &mut answer)? == 0 {
+        // The pipe has all that an exited child wrote, so this look comes before the read.
+        let exited = has_exited(child)?;
+        if readable && read_some(&mut stdout, &mut answer)? == Some(0) {
+            return Ok(answer);
+        }
+        if exited {
+            while read_some(&mut stdout, &mut answer)?.is_some_and(|size| size > 0) {}
             return Ok(answer);
         }
     }
 }
 
-/// Waits until stdin accepts more input, or stdout has more output.
+/// Whether the child has exited. It stays to be reaped, so that its process id is not reused.
+fn has_exited(child: &Child) -> Result<bool, ProcessError> {
+    let Ok(pid) = i32::try_from(child.id()) else {
+        return Ok(false);
+    };
+    let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    match waitid(Id::Pid(Pid::from_raw(pid)), look) {
+        Ok(status) => Ok(status != WaitStatus::StillAlive),
+        Err(Errno::EINTR) => Ok(false),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Waits until stdin accepts more input, or stdout has more output, at most for [`LOOK`].
 fn ready(
     stdin: Option<&ChildStdin>,
     stdout: &ChildStdout,
@@ -141,28 +168,32 @@ fn ready(
         fds.push(PollFd::new(stdin.as_fd(), PollFlags::POLLOUT));
     }
     // A child that never stops writing does not extend its time.
-    if Instant::now() >= deadline || !poll_until(&mut fds, deadline)? {
+    let now = Instant::now();
+    if now >= deadline {
         return Err(ProcessError::Timeout(timeout));
     }
+    poll_until(&mut fds, deadline.min(now + LOOK))?;
     let any = |fd: &PollFd| fd.any().unwrap_or(false);
     Ok((fds.get(1).is_some_and(any), any(&fds[0])))
 }
 
-fn read_some(stdout: &mut ChildStdout, answer: &mut Vec<u8>) -> Result<usize, ProcessError> {
+/// Reads once and returns the size: `Some(0)` at the end of the output, `None` if there is none now.
+fn read_some(stdout: &mut ChildStdout, answer: &mut Vec<u8>) -> Result<Option<usize>, ProcessError> {
     let mut buffer = [0; 16 * 1024];
     let size = match stdout.read(&mut buffer) {
-        Err(e) if e.kind() == io::ErrorKind::Interrupted => return Ok(1),
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+        Err(e) if e.kind() == io::ErrorKind::Interrupted => return Ok(Some(1)),
         other => other.map_err(ProcessError::Pipe)?,
     };
     answer.extend_from_slice(&buffer[..size]);
     if answer.len() > STDOUT_MAX {
         Err(ProcessError::TooMuch)
     } else {
-        Ok(size)
+        Ok(Some(size))
     }
 }
 
-/// Waits for a child that has closed its stdout, and so ends within moments.
+/// Waits for a child that has exited, or that has closed its stdout and so ends within moments.
 fn wait(child: &mut Child, deadline: Instant, timeout: Duration) -> Result<ExitStatus, ProcessError> {
     let mut pause = Duration::from_micros(20);
     loop {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
 use crate::cni::{Args, Conf};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Instant;
@@ -134,6 +136,22 @@ fn a_delegate_that_reads_nothing_does_not_block_a_large_configuration() {
     let extra = format!(r#","x":"{}""#, "y".repeat(1 << 20));
     let result = add(r#"echo '{"ips":[{"address":"10.0.0.2/24"}]}'"#, &extra, SECOND).unwrap();
     assert_eq!(result.ips.len(), 1);
+}
+
+#[test]
+fn a_process_that_a_delegate_leaves_with_its_stdout_delays_no_call() {
+    let dir = tempfile::tempdir().unwrap();
+    let pid = dir.path().join("pid");
+    // Spaces before the result: more than a pipe holds.
+    let script = format!(
+        "cat >/dev/null; setsid sleep 600 & echo $! >{}; head -c 300000 /dev/zero | tr '\\0' ' '; \
+         echo '{{\"ips\":[{{\"address\":\"10.0.0.2/24\"}}]}}'",
+        pid.display()
+    );
+    let result = add(&script, "", Duration::from_secs(20));
+    let pid = fs::read_to_string(pid).unwrap().trim().parse().unwrap();
+    kill(Pid::from_raw(pid), Signal::SIGKILL).expect("the process still ran");
+    assert_eq!(result.unwrap().ips.len(), 1);
 }
 
 #[test]

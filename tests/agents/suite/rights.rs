@@ -18,25 +18,26 @@ const ELSEWHERE: [(&str, &str, &str); 1] = [("", "nodes/status", "patch")];
 /// Verbs of rdmanet that only admission policies check; no request has them.
 const OURS: [&str; 2] = ["report-links", "act-for-any-node"];
 
-/// The rights of a role in `conf/rbac`.
+/// The rights of the `ClusterRole` and of the Roles of this name in `conf/rbac`.
 fn granted(role: &str) -> BTreeSet<Right> {
     let files = manifests("rbac");
     let all = files.iter().flat_map(|file| documents(file));
-    let role = all
-        .filter(|object| {
-            object
-                .types
-                .as_ref()
-                .is_some_and(|types| types.kind == "ClusterRole")
-        })
-        .find(|object| object.metadata.name.as_deref() == Some(role))
-        .unwrap();
+    let roles = all.filter(|object| {
+        let kind = object.types.as_ref().map(|types| types.kind.as_str());
+        matches!(kind, Some("ClusterRole" | "Role")) && object.metadata.name.as_deref() == Some(role)
+    });
+    let rights: BTreeSet<Right> = roles.flat_map(|role| rights_of(&role.data["rules"])).collect();
+    assert!(!rights.is_empty(), "there is no role {role}");
+    rights
+}
+
+fn rights_of(rules: &serde_json::Value) -> BTreeSet<Right> {
     let mut rights = BTreeSet::new();
     let words = |list: &serde_json::Value| -> Vec<String> {
         let words = list.as_array().unwrap().iter();
         words.map(|word| word.as_str().unwrap().to_owned()).collect()
     };
-    for rule in role.data["rules"].as_array().unwrap() {
+    for rule in rules.as_array().unwrap() {
         for group in words(&rule["apiGroups"]) {
             for resource in words(&rule["resources"]) {
                 for verb in words(&rule["verbs"]) {

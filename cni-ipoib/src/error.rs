@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The errors of this plugin, and the one table from errors to CNI codes.
+//! The errors of this plugin and their CNI codes; those of devices and RDMA are in the modules below.
 
 mod device;
 mod passed_over;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `rdmanet selftest` on both kinds of HCA: every step passes on a sound node, a broken plugin is reported, ports in
-//! use are refused, and nothing remains, even after a kill of the self-test.
+//! `rdmanet selftest`: every step passes on a sound node, on both kinds of HCA. A broken plugin is reported, ports in use
+//! are refused, and nothing remains, even after a kill of the self-test.
 
 use crate::fabric::{network, run, run_accelerated, soon};
 use std::fs;

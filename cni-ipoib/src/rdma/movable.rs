@@ -96,8 +96,8 @@ impl fmt::Display for Holder {
     }
 }
 
-/// Fails if the device must stay on the host: it is a bond's, another pod's, or the last one that carries
-/// traffic.
+/// Fails if the device must stay on the host: it is a bond's, another pod's, or, unless `around.spare`, the
+/// last one that carries traffic.
 ///
 /// # Errors
 /// [`RdmaError::Kept`] with the reason and the remedy, [`RdmaError::Held`] by another pod.

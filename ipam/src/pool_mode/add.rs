@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! ADD: allocates one address of each family of a pool. The next pool is tried only if the first has no
-//! address, or does not admit this node or pod. A resting address is allocated only if no pool has another,
+//! address, does not contain the requested one, or does not admit this node or pod. A resting address is allocated only if no pool has another,
 //! and only to a main plugin that probes.
 
 use super::attempt::Attempt;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A stolen token can harm only its own node.
+//! A stolen token changes objects of its own node only, with the exceptions of docs/install.md.
 
 use apiserver::identity::NAMESPACE;
 use apiserver::{Server, stolen};

@@ -106,12 +106,4 @@ fn cancelled_after(work: impl Future<Output = ()> + Send + 'static) -> Cancellat
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_process_stops_even_if_its_signal_handler_panics() {
-        cancelled_after(async {}).cancelled().await;
-        cancelled_after(async { panic!("on purpose") }).cancelled().await;
-    }
-}
+mod tests;

@@ -46,13 +46,13 @@ async fn a_brief_task_may_end_but_must_not_panic() {
 #[tokio::test]
 async fn a_task_of_a_term_may_end_with_the_term_and_not_before() {
     let supervisor = Supervisor::default();
-    let (began, begun) = tokio::sync::oneshot::channel();
+    let (running, runs) = tokio::sync::oneshot::channel();
     let term = CancellationToken::new();
     supervisor.spawn_until(term.clone(), "watch of blocks", async move {
-        let _ = began.send(());
-        std::future::pending().await
+        let _ = running.send(());
+        std::future::pending::<()>().await;
     });
-    begun.await.unwrap();
+    runs.await.unwrap();
     term.cancel();
     supervisor.wait().await;
     assert!(!supervisor.stop().is_cancelled());

@@ -28,7 +28,9 @@ async fn a_pod_gets_an_address_without_a_request_to_the_api_server() {
         assert_eq!(given.len(), 5);
         // A request that a pod causes may follow its ADD or its DEL.
         tokio::time::sleep(Duration::from_secs(1)).await;
-        pods.iter().for_each(|pod| node.del("rail0", pod));
+        for pod in &pods {
+            node.del("rail0", pod);
+        }
         tokio::time::sleep(Duration::from_secs(1)).await;
         let requests = site.server.requests_since(mark).into_iter();
         requests

@@ -83,16 +83,20 @@ fn nine_concurrent_adds_put_three_pods_on_each_port() {
 }
 
 #[test]
-fn a_dead_pod_does_not_count_towards_the_load_of_a_port() {
+fn a_dead_pod_counts_towards_the_load_of_a_port_until_its_del() {
     run(|node| {
         let conf = any(node);
-        let (dead, living) = (node.pod(), node.pod());
+        let (dead, living, last) = (node.pod(), node.pod(), node.pod());
         dead.attach(&conf, "net1");
+        assert_eq!(port_of(node, &dead), "ib0");
         dead.die();
         living.attach(&conf, "net1");
-        assert_eq!(port_of(node, &living), "ib0");
-        living.detach(&conf, "net1");
+        assert_eq!(port_of(node, &living), "ib1");
         dead.detach(&conf, "net1");
+        last.attach(&conf, "net1");
+        assert_eq!(port_of(node, &last), "ib0");
+        living.detach(&conf, "net1");
+        last.detach(&conf, "net1");
     });
 }
 

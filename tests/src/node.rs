@@ -13,6 +13,7 @@ use std::process::{Command, Output};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const NONE: Option<&str> = None;
@@ -75,11 +76,26 @@ impl Node {
         self.dir.path().join(name)
     }
 
-    /// Creates a pair of connected Ethernet links: `name` and `name`-far.
+    /// Creates a pair of connected Ethernet links, `name` and `name`-far, and waits until both are operational.
+    ///
+    /// # Panics
+    /// After a minute.
     pub fn cable(&self, name: &str) {
+        let ends = [name.to_owned(), format!("{name}-far")];
         self.ip(&format!("link add {name} type veth peer name {name}-far"));
-        self.ip(&format!("link set {name} up"));
-        self.ip(&format!("link set {name}-far up"));
+        for end in &ends {
+            self.ip(&format!("link set {end} up"));
+        }
+        // The kernel sets the state in a work queue, after the request (`net/core/link_watch.c`).
+        let start = Instant::now();
+        let state = |end: &String| fs::read_to_string(format!("/sys/class/net/{end}/operstate")).unwrap();
+        while !ends.iter().all(|end| state(end) == "up\n") {
+            assert!(
+                start.elapsed() < Duration::from_secs(60),
+                "{name} is not operational"
+            );
+            thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// A new pod.

@@ -2,12 +2,9 @@
 //! Validates `CNI_NETNS`: it must be the container's namespace and not the plugin's own.
 
 use crate::error::Error;
-use common::netns::{self, Netns};
+use common::netns::{self, Fate, Netns};
 use nix::errno::Errno;
-use nix::sys::statfs::{NSFS_MAGIC, statfs};
-use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Opens the container's namespace for ADD and CHECK.
@@ -59,21 +56,9 @@ pub(crate) fn pod_if_there(path: &Path, id: Option<(u64, u64)>) -> Result<Option
     Ok(Some(netns))
 }
 
-/// Whether the namespace `id` that ADD found at `path` is proven gone: nothing is at the path any more, or
-/// another namespace is. Opens no namespace, because an open handle keeps a namespace alive.
-///
-/// Three cases prove nothing: the directory of the path is missing, as where it is not mounted; a file without a
-/// namespace is there, as where a mount was not propagated; the path is below `/proc`, where ids are those of
-/// the caller's PID namespace.
+/// Whether the namespace `id` that ADD found at `path` is proven gone.
 pub(crate) fn is_gone(path: &Path, id: (u64, u64)) -> bool {
-    if path.starts_with("/proc") {
-        return false;
-    }
-    match (statfs(path), fs::metadata(path)) {
-        (Ok(system), Ok(file)) => system.filesystem_type() == NSFS_MAGIC && (file.dev(), file.ino()) != id,
-        (Err(Errno::ENOENT), _) => path.parent().is_some_and(Path::is_dir),
-        _ => false,
-    }
+    Fate::of(path, id).is_proven_gone()
 }
 
 /// Whether a later attempt to open the path may succeed: the failure is of this process or node, not of the

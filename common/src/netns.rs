@@ -4,6 +4,9 @@
 //! Invariant: no existing thread changes its namespace. `setns(2)` moves a thread for good, so [`Netns::run`]
 //! starts a thread for it, and a netlink socket stays in the namespace where it was opened.
 
+mod fate;
+
+pub use fate::Fate;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sched::{CloneFlags, setns};

@@ -7,7 +7,7 @@ use crate::suspects::Suspects;
 use api::requests::ReconcileError;
 use common::cni::{Attachment, Error, IfName};
 use common::collector::PodId;
-use ipam::store::{Fate, NetnsFile, Store, StoredLease};
+use ipam::store::{NetnsFile, Store, StoredLease};
 use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -140,7 +140,5 @@ fn pod_of(stored: &StoredLease) -> Option<PodId> {
 /// Whether the namespace is proven gone.
 fn is_dead(stored: &StoredLease) -> bool {
     let netns = &stored.lease.sandbox.netns;
-    netns
-        .as_ref()
-        .is_some_and(|netns| matches!(netns.fate(), Fate::Gone | Fate::Replaced))
+    netns.as_ref().is_some_and(|netns| netns.fate().is_proven_gone())
 }

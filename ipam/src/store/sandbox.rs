@@ -4,9 +4,8 @@
 //! A namespace is identified by its path and inode and never opened: an open handle would keep it alive.
 
 use common::cni::Args;
-use nix::sys::statfs::{NSFS_MAGIC, statfs};
+pub use common::netns::Fate;
 use serde::{Deserialize, Serialize};
-use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -36,19 +35,6 @@ pub struct NetnsFile {
     /// file comes and goes while the namespace stays, and in leases of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub born: Option<i128>,
-}
-
-/// The fate of a namespace.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// The path still leads to it.
-    There,
-    /// The path does not exist any more, though its directory does.
-    Gone,
-    /// The path leads to another namespace.
-    Replaced,
-    /// This process cannot see it, which proves nothing. The text is the reason.
-    Unseen(String),
 }
 
 impl Sandbox {
@@ -91,53 +77,9 @@ impl NetnsFile {
         })
     }
 
-    fn is_file(&self, other: &Self) -> bool {
-        (&self.path, self.device, self.inode) == (&other.path, other.device, other.inode)
-    }
-
     /// Its fate, as seen by this process' mounts and processes.
-    ///
-    /// The ids below `/proc` are those of this process' PID namespace, where another process may have the id. So
-    /// such a path can prove that the namespace exists, and nothing else.
     pub fn fate(&self) -> Fate {
-        match self.fate_of_path() {
-            Fate::Gone | Fate::Replaced if self.path.starts_with("/proc") => Fate::Unseen(format!(
-                "{}: another PID namespace may have another process with this id",
-                self.path.display()
-            )),
-            fate => fate,
-        }
-    }
-
-    fn fate_of_path(&self) -> Fate {
-        let unseen = |what: &str| Fate::Unseen(format!("{}: {what}", self.path.display()));
-        let kind = match statfs(&self.path) {
-            Ok(kind) => kind.filesystem_type(),
-            Err(nix::errno::Errno::ENOENT) => return self.fate_of_missing(),
-            Err(e) => return unseen(e.desc()),
-        };
-        // An unmounted namespace leaves an empty file. So does a mount that was not propagated to this
-        // process.
-        if kind != NSFS_MAGIC {
-            return unseen("a file that is no namespace; is the directory mounted with HostToContainer?");
-        }
-        match Self::at(&self.path) {
-            Some(now) if now.is_file(self) => Fate::There,
-            Some(_) => Fate::Replaced,
-            None => self.fate_of_missing(),
-        }
-    }
-
-    fn fate_of_missing(&self) -> Fate {
-        let directory = self.path.parent().unwrap_or(Path::new("/"));
-        match std::fs::metadata(directory) {
-            Ok(_) => Fate::Gone,
-            Err(e) if e.kind() == ErrorKind::NotFound => Fate::Unseen(format!(
-                "{} is not there, so nothing below it can be seen",
-                directory.display()
-            )),
-            Err(e) => Fate::Unseen(format!("{}: {e}", directory.display())),
-        }
+        Fate::of(&self.path, (self.device, self.inode))
     }
 }
 

@@ -5,10 +5,11 @@
 # usage: tests/bench/add.sh MASTER[,MASTER]... [RUNS [OTHERS]]
 #
 # MASTER is the name of a link, or [NAME]: then the configuration has the list ["NAME"], and ADD
-# chooses the master, which counts the attachments on each link. RUNS is the number of ADDs on each master (default 30). OTHERS is the number of other
-# attachments that the node has (default 0); their namespace lives. RDMANET_BIN holds cni-ipoib and rdma-ipam, by
-# default /opt/cni/bin. Runs as root. On each master one ADD comes before, so that no sample
-# reads a program from the disk. Times are of whole processes, in milliseconds.
+# chooses the master, which counts the attachments on each link. RUNS is the number of ADDs on
+# each master (default 30). OTHERS is the number of other attachments that the node has (default
+# 0); their namespace lives. RDMANET_BIN holds cni-ipoib and rdma-ipam, by default /opt/cni/bin.
+# Runs as root. On each master one ADD comes before, so that no sample reads a program from the
+# disk. Times are of whole processes, in milliseconds.
 set -euo pipefail
 
 IFS=, read -r -a masters <<<"${1:?usage: add.sh MASTER[,MASTER]... [RUNS [OTHERS]]}"

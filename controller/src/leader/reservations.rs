@@ -22,7 +22,6 @@ type SetKey = (String, String);
 type Kept = (Arc<IpAddress>, Holder);
 
 /// What is known of the owners of kept addresses in one round. Each object is read once, however many addresses depend on it.
-#[derive(Default)]
 struct Owners {
     /// The `StatefulSet`s whose turn is in this round.
     sets: HashMap<SetKey, Option<StatefulSet>>,
@@ -56,8 +55,10 @@ impl Leader {
     /// Frees kept addresses that no pod will request again. Two observations of the same version must agree.
     pub(super) async fn free_reservations(&mut self) -> Result<(), ReconcileError> {
         let kept = self.kept();
-        let mut owners = Owners::default();
-        self.read_sets(&kept, &mut owners).await?;
+        let mut owners = Owners {
+            sets: self.read_sets(&kept).await?,
+            pools: HashMap::new(),
+        };
         let mut seen = HashSet::new();
         for (address, holder) in kept {
             match self.judge(&address, &holder, &mut owners).await? {
@@ -83,15 +84,19 @@ impl Leader {
     }
 
     /// Reads the `StatefulSet`s whose turn is in this round.
-    async fn read_sets(&mut self, kept: &[Kept], owners: &mut Owners) -> Result<(), ReconcileError> {
+    async fn read_sets(
+        &mut self,
+        kept: &[Kept],
+    ) -> Result<HashMap<SetKey, Option<StatefulSet>>, ReconcileError> {
+        let mut sets = HashMap::new();
         let all = kept.iter().map(|(_, holder)| key(holder)).collect();
         for set in next_sets(&all, self.last_set.as_ref()) {
             // A set that cannot be read does not keep the others from their turns.
             self.last_set = Some(set.clone());
             let found = self.context.api.stateful_set(&set.0, &set.1).await?;
-            owners.sets.insert(set, found);
+            sets.insert(set, found);
         }
-        Ok(())
+        Ok(sets)
     }
 
     /// The watch shows whether the pool keeps addresses. If it shows that it does not, the API server is asked.

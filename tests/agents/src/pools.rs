@@ -302,3 +302,11 @@ pub fn simple(subnet: &str) -> Value {
         "cooldownSeconds": 0,
     })
 }
+
+/// Like [`simple`], without blocks. A pod of a `StatefulSet` keeps its address.
+pub fn sticky_per_address(subnet: &str) -> Value {
+    let mut spec = simple(subnet);
+    spec["allocation"] = json!("PerAddress");
+    spec["sticky"] = json!("StatefulSet");
+    spec
+}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Pods of a `StatefulSet` keep their addresses.
 
-use agents::pools::simple;
+use agents::pools::{simple, sticky_per_address};
 use agents::{Attachment, Member, Site};
 use api::{AddressState, IpAddress};
 use apiserver::install::until;
@@ -237,10 +237,7 @@ async fn with_sticky_addresses_add_needs_the_api_server_and_del_does_not() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_per_address_pool_keeps_sticky_addresses_until_it_is_deleted() {
     let (site, node) = Site::with_node().await;
-    let mut spec = simple("10.1.0.0/28");
-    spec["allocation"] = json!("PerAddress");
-    spec["sticky"] = json!("StatefulSet");
-    site.pool("rail0", spec).await;
+    site.pool("rail0", sticky_per_address("10.1.0.0/28")).await;
     site.stateful_set("db", 1).await;
     until("the pool is here", async || !node.file("rail0").is_null()).await;
     let uid = site.replica("db", 0, "a").await;

@@ -8,9 +8,9 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tests::traces::assert_same;
-use tests::{Conf, Node, Pod, Traces, Value, json};
+use tests::{Conf, Node, Pod, Traces, Value, json, within};
 
 /// The time limit of every operation of the fabric, in emulation on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -203,16 +203,6 @@ pub(crate) fn groups() -> Vec<String> {
 #[track_caller]
 pub(crate) fn soon(what: &str, holds: impl Fn() -> bool) {
     within(TIMEOUT, what, holds);
-}
-
-/// Like [`soon`], with another time limit.
-#[track_caller]
-pub(crate) fn within(timeout: Duration, what: &str, holds: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < timeout, "not within {timeout:?}: {what}");
-        sleep(Duration::from_millis(30));
-    }
 }
 
 /// A configuration with the master `ib0`, addresses of 10.7.0.0/24 from `rdma-ipam`, and these additional keys.

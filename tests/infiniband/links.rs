@@ -5,10 +5,10 @@
 //! checks the Node and its Events afterwards.
 
 use crate::bond::bonded;
-use crate::fabric::{cable, run, within};
+use crate::fabric::{cable, run};
 use std::process::Command;
 use std::time::Duration;
-use tests::{Daemon, Node, Value, daemon};
+use tests::{Daemon, Node, Value, daemon, within};
 
 const LISTEN: &str = "127.0.0.1:9471";
 

@@ -40,6 +40,19 @@ pub use snapshot::Snapshot;
 pub use traces::Traces;
 pub use version::Version;
 
+/// Waits until `holds` returns true.
+///
+/// # Panics
+/// After `timeout`.
+#[track_caller]
+pub fn within(timeout: std::time::Duration, what: &str, holds: impl Fn() -> bool) {
+    let start = std::time::Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < timeout, "not within {timeout:?}: {what}");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
 /// Prints a line past libtest's capture, so that the log of a successful run contains it.
 pub fn log_line(what: &str) {
     use std::io::Write;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A node: the network namespace with the parents, in which the plugins run.
 
-use crate::{Answer, Call, Conf, Pod, Version, programs};
+use crate::{Answer, Call, Conf, Pod, Version, programs, within};
 use common::netlink::{Link, Route, Socket};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
@@ -13,7 +13,7 @@ use std::process::{Command, Output};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tempfile::TempDir;
 
 const NONE: Option<&str> = None;
@@ -87,15 +87,10 @@ impl Node {
             self.ip(&format!("link set {end} up"));
         }
         // The kernel sets the state in a work queue, after the request (`net/core/link_watch.c`).
-        let start = Instant::now();
         let state = |end: &String| fs::read_to_string(format!("/sys/class/net/{end}/operstate")).unwrap();
-        while !ends.iter().all(|end| state(end) == "up\n") {
-            assert!(
-                start.elapsed() < Duration::from_secs(60),
-                "{name} is not operational"
-            );
-            thread::sleep(Duration::from_millis(10));
-        }
+        within(Duration::from_secs(60), &format!("{name} is operational"), || {
+            ends.iter().all(|end| state(end) == "up\n")
+        });
     }
 
     /// A new pod.

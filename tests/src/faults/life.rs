@@ -2,12 +2,11 @@
 //! One pod, from ADD to its removal, with one killed call.
 
 use super::{Faults, IFNAME, Kill, Repair, Verb};
-use crate::Pod;
 use crate::trace::{Scope, Traced};
+use crate::{Pod, within};
 use common::netlink::Link;
 use std::fmt;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The time limit for the kernel to end a namespace, in emulation on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -96,15 +95,8 @@ impl Faults<'_> {
         let count = |links: Vec<Link>| links.iter().filter(|link| refunded(link)).count();
         let awaited = count(self.node.links()) + count(pod.links());
         pod.die();
-        let start = Instant::now();
-        while count(self.node.links()) < awaited {
-            assert!(
-                start.elapsed() < TIMEOUT,
-                "the kernel gave back no child of pod {}",
-                pod.id
-            );
-            sleep(Duration::from_millis(10));
-        }
+        let what = format!("the kernel gave back each child of pod {}", pod.id);
+        within(TIMEOUT, &what, || count(self.node.links()) >= awaited);
     }
 }
 

@@ -24,7 +24,7 @@ pub use route::carrier::CARRIER_POLL;
 pub use route::entry::{RouteEntry, TABLE_MAIN};
 pub use route::kind::{AddrGenMode, BondMode, FailOverMac, IpoibMode, IpvlanMode, MacvlanMode, ModeError};
 pub use route::link::{Link, LinkInfo, LinkLayer, OperState};
-pub use route::new_link::{LinkChange, NewLink, NewLinkKind};
+pub use route::new_link::{Ipv4Settings, LinkChange, NewLink, NewLinkKind};
 pub use route::rule::Rule;
 pub use route::saved::{Carried, Saved};
 pub use socket::{Family, Socket};

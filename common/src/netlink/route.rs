@@ -106,11 +106,13 @@ impl Socket<Route> {
     /// Changes a link in one request.
     ///
     /// The kernel applies the changes in its own order: address, MTU, group, name, alias, up or down, and
-    /// then the address generation (`do_setlink` of `net/core/rtnetlink.c`). To keep a link from generating
-    /// an address when it comes up, set `addr_gen_mode` in a request before the one that sets `up`.
+    /// then the address generation and the IPv4 settings (`do_setlink` of `net/core/rtnetlink.c`). To keep a
+    /// link from generating an address when it comes up, set `addr_gen_mode` in a request before the one that
+    /// sets `up`; likewise `ipv4`, whose settings the kernel reads when the link comes up.
     ///
     /// # Errors
-    /// `ENODEV`: no such link. The changes before a refused one stay.
+    /// `ENODEV`: no such link. `EAFNOSUPPORT`: `ipv4` of a link that has no IPv4, because its MTU is below 68
+    /// bytes. The changes before a refused one stay.
     pub fn change_link(&mut self, index: u32, change: &LinkChange<'_>) -> Result<(), Error> {
         self.change(Message::SetLink(change.encode(index)), 0)
     }

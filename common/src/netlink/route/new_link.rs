@@ -3,8 +3,8 @@ use super::super::hardware::HwAddress;
 use super::kind::{AddrGenMode, BondMode, FailOverMac, IpoibMode, IpvlanMode, MacvlanMode};
 use crate::id::Pkey;
 use netlink_packet_route::link::{
-    AfSpecInet6, AfSpecUnspec, InfoBond, InfoData, InfoIpVlan, InfoIpoib, InfoKind, InfoMacVlan, InfoVeth,
-    LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+    AfSpecInet, AfSpecInet6, AfSpecUnspec, InetDevConf, InfoBond, InfoData, InfoIpVlan, InfoIpoib, InfoKind,
+    InfoMacVlan, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
 };
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -75,6 +75,20 @@ pub enum NewLinkKind<'a> {
     Bridge,
 }
 
+/// IPv4 settings of a link, as in `/proc/sys/net/ipv4/conf` (`Documentation/networking/ip-sysctl.rst`). Zero
+/// leaves a setting unchanged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ipv4Settings {
+    /// 1: the kernel announces the addresses when the link comes up.
+    pub arp_notify: i32,
+    /// 2: only addresses of the link's own subnets are the source of its ARP requests.
+    pub arp_announce: i32,
+    /// 1: the link answers ARP requests for its own addresses only.
+    pub arp_ignore: i32,
+    /// 2: a packet is dropped if no link leads to its source.
+    pub rp_filter: i32,
+}
+
 /// Changes of a link; `None` leaves a property unchanged (`RTM_SETLINK`).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LinkChange<'a> {
@@ -89,6 +103,8 @@ pub struct LinkChange<'a> {
     /// How the kernel makes the IPv6 link-local address; applied after `up`, see
     /// [`change_link`](super::super::Socket::change_link).
     pub addr_gen_mode: Option<AddrGenMode>,
+    /// IPv4 settings; applied after `up` too.
+    pub ipv4: Option<Ipv4Settings>,
     /// Hardware address.
     pub address: Option<&'a HwAddress>,
     /// Group.
@@ -215,10 +231,28 @@ impl LinkChange<'_> {
         attributes.extend(self.group.map(LinkAttribute::Group));
         attributes.extend(self.master.map(LinkAttribute::Controller));
         attributes.extend(self.netns.map(|fd| LinkAttribute::NetNsFd(fd.as_raw_fd())));
-        attributes.extend(self.addr_gen_mode.map(|mode| {
-            let inet6 = vec![AfSpecInet6::AddrGenMode(mode.encode())];
-            LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(inet6)])
-        }));
+        let inet = self
+            .ipv4
+            .map(|settings| AfSpecUnspec::Inet(vec![settings.encode()]));
+        let inet6 = self
+            .addr_gen_mode
+            .map(|mode| AfSpecUnspec::Inet6(vec![AfSpecInet6::AddrGenMode(mode.encode())]));
+        let families: Vec<_> = inet.into_iter().chain(inet6).collect();
+        if !families.is_empty() {
+            attributes.push(LinkAttribute::AfSpecUnspec(families));
+        }
         message
+    }
+}
+
+impl Ipv4Settings {
+    fn encode(self) -> AfSpecInet {
+        // The type has more fields with each release, so it cannot be built with a struct expression.
+        let mut conf = InetDevConf::default();
+        conf.arp_notify = self.arp_notify;
+        conf.arp_announce = self.arp_announce;
+        conf.arp_ignore = self.arp_ignore;
+        conf.rp_filter = self.rp_filter;
+        AfSpecInet::DevConfRequest(conf)
     }
 }

@@ -6,8 +6,8 @@
 
 use super::super::super::socket::request;
 use super::super::super::{
-    AddrGenMode, BondMode, FailOverMac, IpoibMode, Link, LinkChange, LinkInfo, LinkLayer, NewLink,
-    NewLinkKind,
+    AddrGenMode, BondMode, FailOverMac, IpoibMode, Ipv4Settings, Link, LinkChange, LinkInfo, LinkLayer,
+    NewLink, NewLinkKind,
 };
 use super::new;
 use crate::rdma::{Guid, Pkey};
@@ -133,6 +133,38 @@ fn the_request_to_change_a_link_has_the_kernels_layout() {
     };
     let bytes = request(Message::SetLink(change.encode(7)), 0, 3);
     assert_eq!(hex(&bytes), hex(CHANGE));
+}
+
+/// A change of IPv4 settings and of address generation. `ip` has no such command; the layout is that of
+/// `inet_set_link_af` of `net/ipv4/devinet.c`.
+#[rustfmt::skip]
+const SETTINGS: &[u8] = &[
+    0x50, 0, 0, 0,  0x13, 0,  0x01, 0,  4, 0, 0, 0,  0, 0, 0, 0,         // 80 bytes, RTM_SETLINK, sequence 4
+    0, 0, 0, 0,  7, 0, 0, 0,  0, 0, 0, 0,  0, 0, 0, 0,                   // struct ifinfomsg
+    0x30, 0, 0x1a, 0,                                                    // IFLA_AF_SPEC
+    0x20, 0, 0x02, 0,                                                    // AF_INET
+    0x1c, 0, 0x01, 0x80,                                                 // IFLA_INET_CONF, nested
+    0x08, 0, 0x08, 0,  2, 0, 0, 0,                                       // IPV4_DEVCONF_RP_FILTER
+    0x08, 0, 0x13, 0,  1, 0, 0, 0,                                       // IPV4_DEVCONF_ARP_IGNORE
+    0x08, 0, 0x16, 0,  1, 0, 0, 0,                                       // IPV4_DEVCONF_ARP_NOTIFY
+    0x0c, 0, 0x0a, 0,  0x05, 0, 0x08, 0,  1, 0, 0, 0,                    // AF_INET6, IFLA_INET6_ADDR_GEN_MODE
+];
+
+#[test]
+fn the_request_for_ipv4_settings_has_the_kernels_layout() {
+    let ipv4 = Ipv4Settings {
+        arp_notify: 1,
+        arp_ignore: 1,
+        rp_filter: 2,
+        ..Ipv4Settings::default()
+    };
+    let change = LinkChange {
+        ipv4: Some(ipv4),
+        addr_gen_mode: Some(AddrGenMode::None),
+        ..LinkChange::default()
+    };
+    let bytes = request(Message::SetLink(change.encode(7)), 0, 4);
+    assert_eq!(hex(&bytes), hex(SETTINGS));
 }
 
 /// `ip link add net1 type bond mode active-backup miimon 100 fail_over_mac active num_grat_arp 5`

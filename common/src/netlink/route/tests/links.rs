@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::super::super::{
-    AddrGenMode, HwAddress, LinkChange, LinkInfo, LinkLayer, MacvlanMode, NewLink, NewLinkKind, Route, Socket,
+    AddrGenMode, HwAddress, Ipv4Settings, LinkChange, LinkInfo, LinkLayer, MacvlanMode, NewLink, NewLinkKind,
+    Route, Socket,
 };
 use super::{cable, new, socket};
 use crate::netns::tests::fresh;
@@ -8,6 +9,7 @@ use netlink_packet_core::{NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage as Message;
 use netlink_packet_route::link::{LinkAttribute, LinkMessage, Prop};
 use nix::errno::Errno;
+use std::fs;
 use std::os::fd::AsFd;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -153,7 +155,7 @@ fn a_link_name_that_is_in_use_is_refused() {
 
 #[test]
 fn everything_changes_in_one_request() {
-    let (_netns, mut socket, v0, _) = cable();
+    let (netns, mut socket, v0, _) = cable();
     let address: HwAddress = "02:00:00:00:00:99".parse().unwrap();
     let all = LinkChange {
         name: Some("net1"),
@@ -165,6 +167,12 @@ fn everything_changes_in_one_request() {
         group: Some(3),
         master: None,
         netns: None,
+        ipv4: Some(Ipv4Settings {
+            arp_notify: 1,
+            arp_announce: 2,
+            arp_ignore: 1,
+            rp_filter: 2,
+        }),
     };
     change(&mut socket, v0, all);
     let link = socket.link_by_index(v0).unwrap().unwrap();
@@ -177,6 +185,20 @@ fn everything_changes_in_one_request() {
         (true, Some(AddrGenMode::None), 3)
     );
     assert_eq!(link.address, address);
+    let setting = |key: &str| fs::read_to_string(format!("/proc/sys/net/ipv4/conf/net1/{key}")).unwrap();
+    let settings = netns
+        .run(|| {
+            [
+                "arp_notify",
+                "arp_announce",
+                "arp_ignore",
+                "rp_filter",
+                "arp_accept",
+            ]
+            .map(setting)
+        })
+        .unwrap();
+    assert_eq!(settings, ["1\n", "2\n", "1\n", "2\n", "0\n"]);
     change(
         &mut socket,
         v0,

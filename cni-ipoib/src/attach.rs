@@ -20,7 +20,7 @@ use crate::journal::Diary;
 use crate::kernel::{Kernel, Side};
 use crate::plan::PodInterface;
 use crate::policy;
-use address::route;
+use address::{prepare, route};
 use common::cni::{self, Attachment, CniResult, Delegate};
 use common::netlink::{Link, LinkChange};
 use common::undo::{NotUndone, Undo};
@@ -189,10 +189,8 @@ fn connect(
 ) -> Result<(), Error> {
     let kernel = &mut *effects.target().kernel;
     let table = plan.interface().policy_table;
+    prepare(kernel, link, &ipam.ips, table.is_some())?;
     address(kernel, link, &ipam.ips)?;
-    if table.is_some() {
-        policy::prepare(kernel, link, &ipam.ips)?;
-    }
     bring_up(kernel, link)?;
     probe(kernel, link, &ipam.ips, plan.carrier_timeout())?;
     route(kernel, link, ipam)?;

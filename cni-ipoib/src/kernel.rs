@@ -11,7 +11,7 @@ mod rdma;
 pub use crate::intent::Sysctls;
 pub use device::WholeLinks;
 pub use function::VirtualFunctions;
-pub use policy::{PolicyRouting, RAIL_SETTINGS};
+pub use policy::PolicyRouting;
 pub use rdma::RdmaSubsystem;
 
 use crate::error::{self, Step};
@@ -68,9 +68,9 @@ pub trait Kernel: PolicyRouting + RdmaSubsystem + VirtualFunctions + WholeLinks 
     fn add_route(&mut self, route: &RouteEntry) -> Result<Added, Error>;
     /// Waits until a link in the pod has carrier. Returns `false` after `timeout`.
     fn wait_for_carrier(&mut self, index: u32, timeout: Duration) -> Result<bool, Error>;
-    /// Makes the kernel announce the addresses of a link in the pod when it comes up. With `ipv6`, also
-    /// enables IPv6 on it, which runtimes and images often disable.
-    fn prepare_addresses(&mut self, ifname: &str, ipv6: bool) -> io::Result<()>;
+    /// Enables IPv6 on a link in the pod, which runtimes and images often disable, and makes the kernel
+    /// announce its IPv6 addresses when it comes up.
+    fn enable_ipv6(&mut self, ifname: &str) -> io::Result<()>;
     /// Asks the neighbours of a link in the pod whether another host has one of these addresses; see
     /// [`common::probe::probe`].
     fn probe(&mut self, link: &Link, addresses: &[IpAddr]) -> io::Result<Option<Claim>>;
@@ -194,20 +194,16 @@ impl Kernel for Namespaces<'_> {
         self.on(Side::Pod)?.wait_for_carrier(index, timeout)
     }
 
-    fn prepare_addresses(&mut self, ifname: &str, ipv6: bool) -> io::Result<()> {
-        let file = |family: &str, key: &str| format!("/proc/sys/net/{family}/conf/{ifname}/{key}");
-        // /proc/sys/net shows the namespace of the thread that opens it.
+    fn enable_ipv6(&mut self, ifname: &str) -> io::Result<()> {
+        let file = |key: &str| format!("/proc/sys/net/ipv6/conf/{ifname}/{key}");
+        // /proc/sys/net shows the namespace of the thread that opens it. Netlink changes no such setting of
+        // IPv6, unlike IPv4.
         self.pod()?.1.run(|| {
-            for notify in [file("ipv4", "arp_notify"), file("ipv6", "ndisc_notify")] {
-                // A kernel without IPv6 has no such file.
-                if let Err(error) = fs::write(&notify, "1") {
-                    tracing::debug!(notify, %error, "cannot enable the kernel's announcements");
-                }
+            let notify = file("ndisc_notify");
+            if let Err(error) = fs::write(&notify, "1") {
+                tracing::debug!(notify, %error, "cannot enable the kernel's announcements");
             }
-            if !ipv6 {
-                return Ok(());
-            }
-            let disable = file("ipv6", "disable_ipv6");
+            let disable = file("disable_ipv6");
             if fs::read_to_string(&disable)?.trim() == "0" {
                 Ok(())
             } else {

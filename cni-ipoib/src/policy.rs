@@ -13,7 +13,7 @@ use crate::kernel::Kernel;
 use crate::mark::Mark;
 use crate::routes::{leads_alike, route_entry};
 use common::cni::{self, IpConfig};
-use common::netlink::{Added, Link, RouteEntry, Rule};
+use common::netlink::{Added, Ipv4Settings, Link, RouteEntry, Rule};
 use ipnetwork::IpNetwork;
 
 /// Before the main table (32766), and after every rule that a user adds without a priority, which the kernel
@@ -23,6 +23,20 @@ pub const PRIORITY: u32 = 32000;
 /// The first table number: far from the kernel's own (253 to 255) and from the small numbers of people and
 /// VRFs.
 const FIRST_TABLE: u32 = 0x1000_0000;
+
+/// The IPv4 settings of a link with policy routing.
+///
+/// `rp_filter` 2 accepts a packet whose source is reachable over any link: the answer is routed by a rule,
+/// but packets of a neighbouring rail may arrive over another link. `arp_ignore` 1 answers for an address
+/// only on the link that has it, and `arp_announce` 2 asks with the address of the asking link
+/// (`Documentation/networking/ip-sysctl.rst`). The kernel uses the larger of each value and that of
+/// `conf/all`. IPv6 links answer only for their own addresses by themselves (RFC 4861 § 7.2.3).
+pub(crate) const SETTINGS: Ipv4Settings = Ipv4Settings {
+    arp_notify: 0,
+    arp_announce: 2,
+    arp_ignore: 1,
+    rp_filter: 2,
+};
 
 /// The rules and routes of one attachment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,20 +82,6 @@ pub fn policy(index: u32, table: u32, ips: &[IpConfig], routes: &[cni::Route]) -
         rules: rules.collect(),
         routes: in_table,
     }
-}
-
-/// Makes a link answer only for its own IPv4 addresses, before it comes up. IPv6 links do that by themselves
-/// (RFC 4861 § 7.2.3).
-pub(crate) fn prepare(kernel: &mut dyn Kernel, link: &Link, ips: &[IpConfig]) -> Result<(), Error> {
-    if ips.iter().all(|ip| ip.address.is_ipv6()) {
-        return Ok(());
-    }
-    kernel.separate(&link.name).map_err(|source| Error::Io {
-        what: "set rp_filter, arp_ignore and arp_announce in",
-        path: format!("/proc/sys/net/ipv4/conf/{}", link.name).into(),
-        remedy: "the plugin must be able to write there; policyRouting \"off\" does without",
-        source,
-    })
 }
 
 /// Adds the table and the rules of a link that is up. The kernel deletes the routes with the link, but not

@@ -43,6 +43,31 @@ fn addresses_of_both_families_are_usable_right_after_add() {
 }
 
 #[test]
+fn the_kernel_announces_the_addresses_and_answers_only_for_those_of_the_link() {
+    Node::run(|node| {
+        let mut ipam = node.rdma_ipam("10.7.0.0/24");
+        ipam["ranges"] = json!([[{"subnet": "10.7.0.0/24"}], [{"subnet": "fd00:7::/64"}]]);
+        let pod = node.pod();
+        pod.attach(&node.conf(json!({"ipam": ipam})), "net1");
+        pod.attach(&node.conf(json!({"ipam": ipam, "policyRouting": "off"})), "net2");
+        let settings = |of: &str| {
+            ["arp_notify", "arp_announce", "arp_ignore", "rp_filter"]
+                .map(|key| pod.sysctl(&format!("ipv4/conf/{of}/{key}")))
+        };
+        assert_eq!(settings("net1"), ["1", "2", "1", "2"]);
+        let [_, announce, ignore, filter] = settings("default");
+        assert_eq!(settings("net2"), ["1".to_owned(), announce, ignore, filter]);
+        for link in ["net1", "net2"] {
+            assert_eq!(
+                pod.sysctl(&format!("ipv6/conf/{link}/ndisc_notify")),
+                "1",
+                "{link}"
+            );
+        }
+    });
+}
+
+#[test]
 fn ipv6_is_enabled_on_the_interface_although_the_pod_disables_it() {
     Node::run(|node| {
         let pod = node.pod();

@@ -163,9 +163,9 @@ impl Kernel for Faulty<'_> {
         self.kernel.wait_for_carrier(index, timeout)
     }
 
-    fn prepare_addresses(&mut self, ifname: &str, ipv6: bool) -> io::Result<()> {
+    fn enable_ipv6(&mut self, ifname: &str) -> io::Result<()> {
         self.faults.io()?;
-        self.kernel.prepare_addresses(ifname, ipv6)
+        self.kernel.enable_ipv6(ifname)
     }
 
     fn probe(&mut self, link: &Link, addresses: &[IpAddr]) -> io::Result<Option<Claim>> {
@@ -193,11 +193,6 @@ impl PolicyRouting for Faulty<'_> {
     fn delete_rule(&mut self, rule: &Rule) -> Result<bool, Error> {
         self.faults.netlink()?;
         self.kernel.delete_rule(rule)
-    }
-
-    fn separate(&mut self, ifname: &str) -> io::Result<()> {
-        self.faults.io()?;
-        self.kernel.separate(ifname)
     }
 }
 

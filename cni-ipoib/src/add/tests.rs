@@ -39,7 +39,7 @@ fn a_failure_leaves_nothing(fixture: &Fixture, fault: fn(usize) -> Fault) {
         match log.get(number) {
             Some(failed) if !failed.starts_with("announce") => {
                 let case = format!("{:?}, which is {failed:?}", fault(number));
-                let code = if failed.starts_with("prepare") {
+                let code = if failed.starts_with("enable IPv6") {
                     Code::IO
                 } else {
                     Code::KERNEL

@@ -2,19 +2,43 @@
 //! Adds the addresses and routes of the IPAM plugin to the link.
 
 use crate::error::{Error, Step};
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, Side};
+use crate::policy;
 use crate::routes::route_entry;
 use common::cni::{CniResult, IpConfig};
-use common::netlink::{Added, Link, RouteEntry, TABLE_MAIN};
+use common::netlink::{Added, Ipv4Settings, Link, LinkChange, RouteEntry, TABLE_MAIN};
 
 /// The metric of an IPv6 default route that names none; the kernel's own default is 1024 (`IP6_RT_PRIO_USER`).
 const SECOND_DEFAULT: u32 = 2048;
 
-/// Prepares the link for its addresses, before it comes up.
-pub(super) fn prepare(kernel: &mut dyn Kernel, link: &Link, ips: &[IpConfig]) -> Result<(), Error> {
-    let ipv6 = ips.iter().any(|ip| ip.address.is_ipv6());
-    let prepared = kernel.prepare_addresses(&link.name, ipv6);
-    prepared.map_err(|source| Error::Io {
+/// Prepares the link for its addresses, before it comes up: the kernel then announces them. A link with
+/// policy routing gets the settings of that too.
+pub(super) fn prepare(
+    kernel: &mut dyn Kernel,
+    link: &Link,
+    ips: &[IpConfig],
+    policy_routing: bool,
+) -> Result<(), Error> {
+    if ips.iter().any(|ip| ip.address.is_ipv4()) {
+        let settings = if policy_routing {
+            policy::SETTINGS
+        } else {
+            Ipv4Settings::default()
+        };
+        let change = LinkChange {
+            ipv4: Some(Ipv4Settings {
+                arp_notify: 1,
+                ..settings
+            }),
+            ..LinkChange::default()
+        };
+        let step = || format!("change the IPv4 settings of {}", link.name);
+        kernel.change_link(Side::Pod, link.index, &change).step(step)?;
+    }
+    if !ips.iter().any(|ip| ip.address.is_ipv6()) {
+        return Ok(());
+    }
+    kernel.enable_ipv6(&link.name).map_err(|source| Error::Io {
         what: "enable IPv6 in",
         path: format!("/proc/sys/net/ipv6/conf/{}/disable_ipv6", link.name).into(),
         remedy: "the node's kernel must have IPv6, or the IPAM plugin give IPv4 addresses only",

@@ -4,7 +4,7 @@
 //! Invariant: an address that must be probed is not on the link during the probe, so the pod never answers
 //! for another host's address.
 
-use super::address::{add_addresses, prepare};
+use super::address::add_addresses;
 use crate::error::{Error, Step};
 use crate::kernel::Kernel;
 use common::cni::IpConfig;
@@ -14,7 +14,6 @@ use std::time::Duration;
 
 /// Adds the addresses that need no probe. [`probe`] adds the others once the link is up.
 pub(super) fn address(kernel: &mut dyn Kernel, link: &Link, ips: &[IpConfig]) -> Result<(), Error> {
-    prepare(kernel, link, ips)?;
     add_addresses(kernel, link, ips.iter().filter(|ip| !ip.probe))
 }
 

@@ -322,7 +322,7 @@ fn ipv6_is_enabled_only_for_an_ipv6_address() {
         !bench
             .log()
             .iter()
-            .any(|request| request.starts_with("prepare addresses and IPv6")),
+            .any(|request| request.starts_with("enable IPv6")),
         "{:?}",
         bench.log()
     );
@@ -334,10 +334,11 @@ fn the_kernel_announces_the_addresses_of_an_ethernet_child() {
     bench.attach(&plan(Mode::Macvlan, MACVLAN)).unwrap();
     let place = |start: &str| bench.log().iter().position(|request| request.starts_with(start));
     assert!(
-        place("prepare addresses and IPv6 on net1") < place("give "),
+        place("set IPv4 of") < place("enable IPv6 on net1"),
         "{:?}",
         bench.log()
     );
+    assert!(place("enable IPv6 on net1") < place("give "), "{:?}", bench.log());
     assert!(place("give ") < place("bring "), "{:?}", bench.log());
     assert_eq!(
         place("announce"),

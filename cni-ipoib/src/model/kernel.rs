@@ -3,7 +3,7 @@ use super::device::LostState;
 use super::function::Virtual;
 use super::rdma::Subsystem;
 use crate::kernel::{Kernel, Side};
-use common::netlink::{Added, Address, Error, Link, LinkChange, NewLink, RouteEntry, Rule};
+use common::netlink::{Added, Address, Error, Ipv4Settings, Link, LinkChange, NewLink, RouteEntry, Rule};
 use common::probe::Claim;
 use ipnetwork::IpNetwork;
 use nix::errno::Errno;
@@ -20,6 +20,8 @@ pub(crate) struct State {
     pub(crate) pod: Vec<Link>,
     /// Addresses in the pod, by the index of their link.
     pub(crate) addresses: Vec<(u32, IpNetwork)>,
+    /// IPv4 settings that were changed in the pod, by the index of their link.
+    pub(crate) ipv4: Vec<(u32, Ipv4Settings)>,
     /// Routes in the pod.
     pub(crate) routes: Vec<RouteEntry>,
     /// Routing rules in the pod.
@@ -197,6 +199,7 @@ impl State {
         }
         self.hardware_comes_back(hardware);
         self.addresses.clear();
+        self.ipv4.clear();
         self.routes.clear();
         self.rules.clear();
         self.rdma_devices_come_back();
@@ -221,6 +224,7 @@ impl State {
 
     pub(super) fn forget(&mut self, index: u32) {
         self.addresses.retain(|(of, _)| *of != index);
+        self.ipv4.retain(|(of, _)| *of != index);
         self.routes.retain(|route| route.index != index);
     }
 }
@@ -276,6 +280,9 @@ impl Model {
             link.up = *up;
             link.carrier = *up && carrier;
         });
+        self.state
+            .ipv4
+            .extend(change.ipv4.map(|settings| (index, settings)));
         Ok(())
     }
 
@@ -350,6 +357,7 @@ impl Kernel for ModelKernel {
             (Some(name), _) => format!("rename #{index} to {name} in {side:?}"),
             (None, Some(_)) => format!("bring #{index} up in {side:?}"),
             (None, None) if change.master.is_some() => format!("enslave #{index} in {side:?}"),
+            (None, None) if change.ipv4.is_some() => format!("set IPv4 of #{index} in {side:?}"),
             (None, None) => format!("change #{index} in {side:?}"),
         };
         self.ask(text, |model| model.change(side, index, change))
@@ -422,9 +430,8 @@ impl Kernel for ModelKernel {
         })
     }
 
-    fn prepare_addresses(&mut self, ifname: &str, ipv6: bool) -> io::Result<()> {
-        let ipv6 = if ipv6 { " and IPv6" } else { "" };
-        self.ask(format!("prepare addresses{ipv6} on {ifname}"), |_| Ok(()))
+    fn enable_ipv6(&mut self, ifname: &str) -> io::Result<()> {
+        self.ask(format!("enable IPv6 on {ifname}"), |_| Ok(()))
             .map_err(to_io)
     }
 

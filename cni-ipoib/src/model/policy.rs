@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::ModelKernel;
-use super::kernel::to_io;
 use crate::kernel::PolicyRouting;
 use common::netlink::{Added, Error, Rule};
-use std::io;
 
 impl PolicyRouting for ModelKernel {
     fn rules(&mut self) -> Result<Vec<Rule>, Error> {
@@ -28,10 +26,5 @@ impl PolicyRouting for ModelKernel {
             model.state.rules.retain(|known| known != rule);
             Ok(model.state.rules.len() < before)
         })
-    }
-
-    fn separate(&mut self, ifname: &str) -> io::Result<()> {
-        self.ask(format!("prepare {ifname} to answer for itself only"), |_| Ok(()))
-            .map_err(to_io)
     }
 }

@@ -118,7 +118,12 @@ fn an_attached_pod_has_the_rules_and_the_table() {
     );
     let log = fixture.kernel.get().log.clone();
     let step = |text: &str| log.iter().position(|request| request.starts_with(text)).unwrap();
-    assert!(step("prepare net1 to answer") < step("bring"), "{log:?}");
+    let settings = Ipv4Settings {
+        arp_notify: 1,
+        ..SETTINGS
+    };
+    assert_eq!(state.ipv4, [(index, settings)]);
+    assert!(step("set IPv4") < step("bring"), "{log:?}");
 }
 
 fn ip(address: &str) -> IpConfig {
@@ -131,17 +136,17 @@ fn ip(address: &str) -> IpConfig {
 }
 
 #[test]
-fn without_policy_routing_no_request_is_made() {
+fn without_policy_routing_there_are_no_rules_routes_and_settings_of_it() {
     let fixture = Fixture::new();
     fixture.add_with("c1", &json!({"policyRouting": "off"})).unwrap();
     let state = fixture.kernel.state();
     assert_eq!(state.rules, []);
     assert!(state.routes.iter().all(|route| route.table != Some(own_table())));
-    let log = fixture.kernel.get().log.clone();
-    assert!(
-        log.iter().all(|request| !request.contains("answer for itself")),
-        "{log:?}"
-    );
+    let settings = Ipv4Settings {
+        arp_notify: 1,
+        ..Ipv4Settings::default()
+    };
+    assert_eq!(state.ipv4, [(state.pod[0].index, settings)]);
     fixture.del("c1").unwrap();
 }
 
@@ -153,16 +158,12 @@ fn a_link_without_addresses_needs_no_policy() {
 }
 
 #[test]
-fn a_link_without_ipv4_gets_no_arp_settings() {
+fn a_link_without_ipv4_gets_no_ipv4_settings() {
     let answer = json!({"cniVersion": "1.1.0", "ips": [{"address": "fd00:1::2/64"}]});
     let fixture = Fixture::with(Ipam::giving(&answer));
     fixture.add("c1").unwrap();
     assert_eq!(fixture.kernel.state().rules.len(), 1);
-    let log = fixture.kernel.get().log.clone();
-    assert!(
-        log.iter().all(|request| !request.contains("answer for itself")),
-        "{log:?}"
-    );
+    assert_eq!(fixture.kernel.state().ipv4, []);
 }
 
 #[test]

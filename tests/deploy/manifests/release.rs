@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A Helm release: installation, upgrade and removal.
 
+use crate::upgrade;
 use api::IpPool;
 use apiserver::Server;
 use deploy::api::{Send, apply};
-use deploy::manifests::{IMAGE, NAMESPACE, chart, objects, templated, tool, tool_with};
+use deploy::manifests::{IMAGE, NAMESPACE, chart, find, kind, objects, templated, tool, tool_with};
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
-use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
+use k8s_openapi::api::rbac::v1::Role;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
 use kube::api::{Api, ListParams};
 use serde_json::json;
+use std::fs;
+use std::path::Path;
 
 #[test]
 fn a_packaged_chart_renders_the_same_objects_as_its_directory() {
@@ -115,4 +120,86 @@ async fn helm_installs_upgrades_rolls_back_and_uninstalls_but_keeps_the_pools() 
     assert!(policies.get_opt("rdmanet-agent-blocks").await.unwrap().is_none());
     let pools: Api<IpPool> = Api::all(admin);
     assert_eq!(pools.list(&ListParams::default()).await.unwrap().items.len(), 1);
+}
+
+/// Writes a chart whose release consists of the objects of 4c1f4ba's chart: those of conf/base without the namespace,
+/// and with definitions that Helm keeps.
+fn write_chart_of_4c1f4ba(directory: &Path) {
+    let mut all = objects(include_str!("before/base.yaml"));
+    all.retain(|object| kind(object) != "Namespace");
+    for definition in all
+        .iter_mut()
+        .filter(|object| kind(object) == "CustomResourceDefinition")
+    {
+        definition["metadata"]["annotations"]["helm.sh/resource-policy"] = json!("keep");
+    }
+    let documents: Vec<String> = all
+        .iter()
+        .map(|object| serde_norway::to_string(object).unwrap())
+        .collect();
+    fs::create_dir(directory.join("templates")).unwrap();
+    fs::write(directory.join("templates/all.yaml"), documents.join("---\n")).unwrap();
+    fs::write(
+        directory.join("Chart.yaml"),
+        "apiVersion: v2\nname: rdmanet\nversion: 0.0.1\n",
+    )
+    .unwrap();
+}
+
+/// Whether the controller is installed, and whether the Role is there with which an agent did its work before.
+async fn controller_and_keeper(admin: &Client) -> (bool, bool) {
+    let deployments: Api<Deployment> = Api::namespaced(admin.clone(), NAMESPACE);
+    let roles: Api<Role> = Api::namespaced(admin.clone(), NAMESPACE);
+    (
+        deployments.get_opt("rdmanet-controller").await.unwrap().is_some(),
+        roles.get_opt("rdmanet-keeper").await.unwrap().is_some(),
+    )
+}
+
+async fn short_names(admin: &Client) -> Option<Vec<String>> {
+    let definitions: Api<CustomResourceDefinition> = Api::all(admin.clone());
+    let definition = definitions.get("ippools.rdmanet.io").await.unwrap();
+    definition.spec.names.short_names
+}
+
+#[tokio::test]
+async fn a_release_without_controller_is_upgraded_and_rolled_back_with_its_pool() {
+    let server = Server::start();
+    let admin = server.admin().await;
+    let helm = Helm(&server);
+    let (chart, image) = (chart(), format!("image={IMAGE}"));
+    let before = tempfile::tempdir().unwrap();
+    write_chart_of_4c1f4ba(before.path());
+    helm.run(&[
+        "install",
+        "rdmanet",
+        before.path().to_str().unwrap(),
+        "--create-namespace",
+    ]);
+    assert_eq!(controller_and_keeper(&admin).await, (false, true));
+    assert_eq!(short_names(&admin).await, None);
+    upgrade::pool_as_it_was(&admin).await;
+    let pools: Api<IpPool> = Api::all(admin.clone());
+    let accepted = async || {
+        pools
+            .get("rail0")
+            .await
+            .unwrap()
+            .status
+            .unwrap()
+            .accepted
+            .unwrap()
+    };
+    let as_it_was = accepted().await;
+
+    helm.run(&["upgrade", "rdmanet", &chart, "--set", &image]);
+    assert_eq!(controller_and_keeper(&admin).await, (true, false));
+    let rendered = templated(NAMESPACE, &[&image]).unwrap();
+    let names = &find(&rendered, "CustomResourceDefinition", "ippools.rdmanet.io")["spec"]["names"];
+    assert_eq!(json!(short_names(&admin).await), names["shortNames"]);
+    assert_eq!(accepted().await, as_it_was);
+
+    helm.run(&["rollback", "rdmanet", "1"]);
+    assert_eq!(controller_and_keeper(&admin).await, (false, true));
+    assert_eq!(accepted().await, as_it_was);
 }

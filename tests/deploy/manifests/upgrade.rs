@@ -32,7 +32,7 @@ async fn install_new(server: &Server, admin: &Client) {
 }
 
 /// Creates a pool in the state of an earlier release, with a request in the old format.
-async fn pool_as_it_was(admin: &Client) {
+pub(crate) async fn pool_as_it_was(admin: &Client) {
     let spec = json!({ "ranges": [{ "subnet": "10.20.0.0/24", "gateway": "none" }], "blockSize": { "v4": 16 }, "cooldownSeconds": 0 });
     let pool = json!({
         "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPPool", "metadata": { "name": "rail0" }, "spec": spec,

@@ -2,7 +2,7 @@
 //! Nodes whose two InfiniBand ports are an active-backup bond. `tests/all node_bonds` starts their cluster (`tests/node/up --rails 2`).
 
 use crate::cluster::{Cluster, NODES};
-use crate::operate::{event, links_become, set_cable, shell};
+use crate::steps::{event, links_become, set_cable, shell};
 use crate::witnesses::{Pod, agree, nothing_left, pods};
 use crate::workload::{deployment, one_on_each, ping, remove};
 

@@ -2,8 +2,8 @@
 //! Error codes of docs/operate.md as users see them: in the Events of refused pods, through Multus and kubelet.
 
 use crate::cluster::Cluster;
-use crate::operate::{becomes, has_code, refused, shell};
 use crate::pools::{gone, remove_pool};
+use crate::steps::{becomes, has_code, refused, shell};
 use crate::witnesses::{agree, nothing_left};
 use crate::workload::{network, ready, remove, single, start};
 use serde_json::{Value, json};

@@ -2,8 +2,8 @@
 //! The conditions of a pool that docs/operate.md lists, as far as an edit alone causes them, and their Events.
 
 use crate::cluster::Cluster;
-use crate::operate::{self, becomes};
 use crate::pools::{self, gone};
+use crate::steps::{self, becomes};
 use serde_json::{Value, json};
 
 fn pool(name: &str, spec: &Value) -> Value {
@@ -19,7 +19,7 @@ fn has(cluster: &Cluster, name: &str, conditions: &[[&str; 3]]) {
 
 /// Waits for an Event of the pool with this reason and type.
 fn event(cluster: &Cluster, name: &str, reason: &str, severity: &str) {
-    operate::event(cluster, ("IPPool", name), reason, severity);
+    steps::event(cluster, ("IPPool", name), reason, severity);
 }
 
 fn delete(cluster: &Cluster, name: &str) {

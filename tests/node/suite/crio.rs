@@ -5,7 +5,7 @@ use crate::cluster::{Cluster, rdmanet, run};
 use crate::faults::KILL_AFTER_ADD;
 use crate::kills::kill;
 use crate::lost_del::ranges;
-use crate::operate::{agent_log, shell};
+use crate::steps::{agent_log, shell};
 use crate::witnesses::{agree, nothing_left};
 use crate::workload::{ready, remove, single, start};
 use serde_json::{Value, json};

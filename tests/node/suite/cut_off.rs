@@ -5,9 +5,9 @@
 
 use crate::cluster::Cluster;
 use crate::lost_del::{Lost, OF_A_POD, ranges};
-use crate::operate::{NO_ROUTE, agent_log, agents_on, becomes, metric, none_of, refused, set_agents, shell};
 use crate::pools::remove_pool;
 use crate::returns::back;
+use crate::steps::{NO_ROUTE, agent_log, agents_on, becomes, metric, none_of, refused, set_agents, shell};
 use crate::witnesses::{agree, nothing_left};
 use crate::workload::{network, ready, remove, start};
 use serde_json::{Value, json};

@@ -8,8 +8,8 @@
 
 use crate::cluster::{Cluster, NODES, repository, run};
 use crate::kills::kill;
-use crate::operate::shell;
 use crate::peers::{adapted, module, settle, share};
+use crate::steps::shell;
 use crate::workload;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};

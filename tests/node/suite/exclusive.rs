@@ -3,7 +3,7 @@
 //! node_exclusive` starts it (`tests/node/up --netns-mode exclusive`).
 
 use crate::cluster::{Cluster, NODES};
-use crate::operate::refused;
+use crate::steps::refused;
 use crate::witnesses::{agree, nothing_left};
 use crate::workload::{one_on_each, ping, ready, remove, remove_trainers, start, trainers};
 

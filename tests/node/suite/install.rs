@@ -2,7 +2,7 @@
 //! The commands of README.md, on nodes that have no plugin of ours.
 
 use crate::cluster::{Cluster, NODES};
-use crate::operate::shell;
+use crate::steps::shell;
 use serde_json::Value;
 use std::collections::BTreeSet;
 

@@ -4,7 +4,7 @@
 //! The kernel returns the child of a namespace that is gone to the node. `tests/infiniband` also loses the DELs of whole links.
 
 use crate::cluster::{Cluster, NODES};
-use crate::operate::{agent_log, metric, shell};
+use crate::steps::{agent_log, metric, shell};
 use crate::witnesses::{agree, nothing_left};
 use serde_json::{Value, json};
 

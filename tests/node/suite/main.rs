@@ -38,6 +38,7 @@ mod pools;
 mod restore;
 mod returns;
 mod seeds;
+mod steps;
 mod unfit;
 mod updates;
 mod witnesses;

@@ -6,120 +6,14 @@
 
 use crate::cluster::{Cluster, NODES, repository};
 use crate::pools::{gone, remove_pool, small_pool};
+use crate::steps::{
+    agent_log, agent_of, agents_on, becomes, cable, conditions, event, links_become, none_of, refused,
+    set_agents, shell,
+};
 use crate::witnesses::{agree, nothing_left};
-use crate::workload::{network, one_on_each, ping, ready, remove, remove_trainers, single, start, trainers};
+use crate::workload::{network, one_on_each, ping, ready, remove, remove_trainers, start, trainers};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
-
-/// A label that no node has.
-const NOWHERE: &str = "rdmanet.io/nowhere";
-/// A route that keeps the agent and the kubelet of a node away from the service `kubernetes`.
-pub(crate) const NO_ROUTE: &str = "unreachable 10.0.2.97/32";
-
-/// The conditions of an object's status.
-fn conditions(object: &Value) -> Vec<Value> {
-    object["status"]["conditions"]
-        .as_array()
-        .cloned()
-        .unwrap_or_default()
-}
-
-/// Waits until a condition of the object `words` has this status and reason.
-pub(crate) fn becomes(cluster: &Cluster, words: &str, kind: &str, status: &str, reason: &str) {
-    cluster.until(&format!("{kind} of {words} is {status}: {reason}"), || {
-        let conditions = conditions(&cluster.get(words));
-        let is = |one: &&Value| one["type"] == kind && one["status"] == status && one["reason"] == reason;
-        conditions
-            .iter()
-            .find(is)
-            .map(drop)
-            .ok_or_else(|| format!("{conditions:?}"))
-    });
-}
-
-pub(crate) fn links_become(cluster: &Cluster, node: &str, status: &str, reason: &str) {
-    becomes(
-        cluster,
-        &format!("node {node}"),
-        "rdmanet.io/LinksReady",
-        status,
-        reason,
-    );
-}
-
-/// Plugs the cable of a port, or pulls it.
-pub(crate) fn set_cable(cluster: &Cluster, port: &str, state: &str) {
-    let device = port.strip_prefix("ib").unwrap();
-    let script = format!("echo {state} >/sys/devices/platform/softib.{device}/link");
-    shell(cluster, "vm", &script);
-}
-
-/// The same for the port of node-2.
-pub(crate) fn cable(cluster: &Cluster, state: &str) {
-    set_cable(cluster, "ib1", state);
-}
-
-/// What a shell script prints on a node. The script must succeed.
-pub(crate) fn shell(cluster: &Cluster, node: &str, script: &str) -> String {
-    cluster.at(node, &["sh", "-c", script])
-}
-
-/// The log of the agent on a node.
-pub(crate) fn agent_log(cluster: &Cluster, node: &str) -> String {
-    cluster.until(&format!("the log of the agent of {node}"), || {
-        let agent = agent_of(cluster, node)?;
-        let name = agent["metadata"]["name"].as_str().unwrap();
-        let words = ["-n", "rdmanet-system", "logs", name, "-c", "agent"];
-        cluster.try_kubectl(&words)
-    })
-}
-
-/// The value of a metric that the agent of a node serves, by its name and labels; `None` if the agent does not serve it.
-pub(crate) fn metric(cluster: &Cluster, node: &str, name: &str) -> Option<u64> {
-    let url = "http://127.0.0.1:9471/metrics";
-    let text = cluster.until(&format!("the metrics of the agent of {node}"), || {
-        cluster.try_at(node, &["wget", "-qO-", url])
-    });
-    let value = text.lines().find_map(|line| line.strip_prefix(name))?;
-    Some(value.trim().parse().unwrap())
-}
-
-/// Waits for an Event of the object KIND/NAME with this reason and type.
-pub(crate) fn event(cluster: &Cluster, (kind, name): (&str, &str), reason: &str, severity: &str) {
-    let about = format!("involvedObject.kind={kind},involvedObject.name={name}");
-    cluster.until(
-        &format!("{kind} {name} has the Event {reason}, {severity}"),
-        || {
-            let events = cluster.kubectl(&format!(
-                "get events --all-namespaces --field-selector {about},reason={reason},type={severity} -o name"
-            ));
-            if events.is_empty() {
-                Err(cluster.kubectl(&format!("get events --all-namespaces --field-selector {about}")))
-            } else {
-                Ok(())
-            }
-        },
-    );
-}
-
-/// Waits until `rdmanet explain` finds this code in what kubectl prints about a pod.
-pub(crate) fn has_code(cluster: &Cluster, pod: &str, code: u32) {
-    cluster.until(&format!("pod {pod} is refused with code {code}"), || {
-        let description = cluster.kubectl(&format!("describe pod {pod}"));
-        let explained = cluster.rdmanet_args(&["explain", &description]);
-        if explained.contains(&format!("code {code},")) {
-            Ok(())
-        } else {
-            Err(format!("{explained}\n{description}"))
-        }
-    });
-}
-
-/// Applies a pod that is refused, and waits until it has this code.
-pub(crate) fn refused(cluster: &Cluster, name: &str, network: &str, node: &str, code: u32) {
-    cluster.apply(&[single(name, network, Some(node))]);
-    has_code(cluster, name, code);
-}
 
 #[test]
 fn the_condition_of_a_node_follows_its_cable_and_its_administrator() {
@@ -289,14 +183,6 @@ fn a_port_in_a_pod_does_not_count_as_a_link_of_the_node() {
     nothing_left(&cluster);
 }
 
-/// Sets or removes a variable of the agents, and waits until all run with it.
-pub(crate) fn set_agents(cluster: &Cluster, variable: &str) {
-    cluster.kubectl(&format!(
-        "-n rdmanet-system set env daemonset/rdmanet-agent --containers=agent {variable}"
-    ));
-    cluster.rolled_out("rdmanet-system", "daemonset/rdmanet-agent");
-}
-
 #[test]
 fn the_flag_links_names_the_links_that_count() {
     let cluster = Cluster::lock();
@@ -339,19 +225,6 @@ fn another_node_reads_the_metrics_of_an_agent_that_listens_on_every_address() {
     read().expect_err("the agent of node-1 still listens on every address");
 }
 
-/// The pod of the agent on a node.
-pub(crate) fn agent_of(cluster: &Cluster, node: &str) -> Result<Value, String> {
-    let agents = cluster.get(&format!(
-        "-n rdmanet-system pods -l app.kubernetes.io/name=rdmanet-agent --field-selector spec.nodeName={node}"
-    ));
-    let agent = agents["items"][0].clone();
-    if agent.is_null() {
-        Err(format!("no agent on {node}"))
-    } else {
-        Ok(agent)
-    }
-}
-
 #[test]
 fn an_agent_whose_port_another_process_has_serves_plugins_until_the_port_is_free() {
     let cluster = Cluster::lock();
@@ -391,24 +264,6 @@ fn an_agent_whose_port_another_process_has_serves_plugins_until_the_port_is_free
     cluster.rolled_out("rdmanet-system", "daemonset/rdmanet-agent");
     remove(&cluster, "pod/meanwhile");
     nothing_left(&cluster);
-}
-
-/// Sets the label that a node must have for an agent. `null` is none, as in the manifests.
-pub(crate) fn agents_on(cluster: &Cluster, label: &Value) {
-    let patch = json!({ "spec": { "template": { "spec": { "nodeSelector": { NOWHERE: label } } } } });
-    cluster.kubectl(&format!(
-        "-n rdmanet-system patch daemonset rdmanet-agent --type merge -p {patch}"
-    ));
-}
-
-/// Waits until no pod of rdmanet with this name is left.
-pub(crate) fn none_of(cluster: &Cluster, name: &str) {
-    cluster.until(&format!("no pod of {name} is left"), || {
-        let left = cluster.kubectl(&format!(
-            "-n rdmanet-system get pods -l app.kubernetes.io/name={name} -o name"
-        ));
-        if left.is_empty() { Ok(()) } else { Err(left) }
-    });
 }
 
 #[test]

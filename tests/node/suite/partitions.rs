@@ -2,7 +2,7 @@
 //! Partitions that a subnet manager adds and removes while pods run, with the network of conf/networks/ib-partition.yaml.
 
 use crate::cluster::{Cluster, NODES};
-use crate::operate::refused;
+use crate::steps::refused;
 use crate::witnesses::{agree, nothing_left};
 use crate::workload::{ping, ready, remove, start, try_ping};
 

@@ -3,7 +3,7 @@
 //! way of an address from a deleted pod to the next one.
 
 use crate::cluster::{Cluster, timed};
-use crate::operate::{becomes, has_code};
+use crate::steps::{becomes, has_code};
 use crate::witnesses::{Pod, agree, no_duplicate, nothing_left, pods, stores};
 use crate::workload::{deployment, network, remove, stateful_set, trainers};
 use serde_json::{Value, json};

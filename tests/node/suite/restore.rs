@@ -2,8 +2,8 @@
 //! A restore of etcd with the steps of docs/operate.md, under pods that have addresses which the snapshot does not know.
 
 use crate::cluster::{Cluster, NODES, repository, run};
-use crate::operate::{NO_ROUTE, becomes, cable, refused, shell};
 use crate::pools::{pool, remove_pool};
+use crate::steps::{NO_ROUTE, becomes, cable, refused, shell};
 use crate::witnesses::{Addresses, agree, links, nothing_left, stores};
 use crate::workload::{deployment, network, ready, remove, start};
 use serde_json::{Value, json};

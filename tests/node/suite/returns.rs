@@ -4,8 +4,8 @@
 
 use crate::cluster::Cluster;
 use crate::install::add_network;
-use crate::operate::agent_of;
 use crate::pools::gone;
+use crate::steps::agent_of;
 use crate::witnesses::{Pod, agree, links, no_duplicate, nothing_left, pods};
 use crate::workload::{one_on_each, ping, remove_trainers, trainers};
 use serde_json::Value;

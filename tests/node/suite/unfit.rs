@@ -6,7 +6,7 @@
 
 use crate::cluster::{Cluster, NODES};
 use crate::install::{add_network, delete_agents_and_controller};
-use crate::operate::{agent_of, shell};
+use crate::steps::{agent_of, shell};
 use crate::witnesses::nothing_left;
 use crate::workload::{remove, start};
 

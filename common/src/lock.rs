@@ -102,14 +102,25 @@ pub fn current(file: &File, path: &Path) -> io::Result<Option<Metadata>> {
     }
 }
 
+/// How often [`holder`] reads the list of locks.
+const READS: usize = 3;
+
 /// Describes the process that holds a lock on `file`, such as `process 9495 (flock)`. For messages only: the
 /// lock may have changed hands since.
+///
+/// The kernel gives the list in parts, and a lock that ends between two parts can hide another one. So a list
+/// without the holder is read again.
 ///
 /// Source: `proc_locks(5)`.
 pub fn holder(file: &File) -> String {
     let inode = file.metadata().map(|meta| meta.ino()).unwrap_or_default();
-    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
-    let Some(pid) = locks.lines().find_map(|line| holds(line, inode)) else {
+    let found = (0..READS).find_map(|_| {
+        let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+        locks
+            .lines()
+            .find_map(|line| holds(line, inode).map(str::to_owned))
+    });
+    let Some(pid) = found else {
         return "another process".to_owned();
     };
     let command = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();

@@ -3,7 +3,7 @@
 
 use super::{dual, single};
 use crate::testing::{Fixture, assert_error};
-use common::cni::Code;
+use common::cni::{Code, Error};
 use serde_json::json;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -205,17 +205,15 @@ fn the_error_names_the_process_that_holds_the_lock() {
     fixture.add("a");
     let file = fs::File::open(fixture.network().join("lock")).unwrap();
     file.lock().unwrap();
-    for error in [
-        fixture.try_add("b").map(|_| ()).unwrap_err(),
-        fixture.del("a").unwrap_err(),
-    ] {
+    let me = format!("process {}", std::process::id());
+    let names_me = |error: &Error| {
         assert_eq!(error.code, Code::TRY_AGAIN, "{error}");
-        let me = format!("process {}", std::process::id());
-        assert!(
-            error.msg.contains("net/lock") && error.msg.contains(&me),
-            "{error}"
-        );
-    }
+        assert!(error.msg.contains("net/lock"), "{error}");
+        error.msg.contains(&me)
+    };
+    // Other locks of this machine that end meanwhile can hide the process.
+    assert!((0..100).any(|_| names_me(&fixture.try_add("b").map(|_| ()).unwrap_err())));
+    assert!((0..100).any(|_| names_me(&fixture.del("a").unwrap_err())));
     file.unlock().unwrap();
     fixture.add("b");
 }

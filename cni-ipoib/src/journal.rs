@@ -9,6 +9,7 @@
 //! The files are on a volatile file system by default. They describe kernel objects, which do not survive a
 //! reboot either.
 
+mod content;
 mod gate;
 mod load;
 mod marker;
@@ -22,6 +23,7 @@ use crate::intent::Made;
 use crate::netns::pod_if_there;
 use common::cni::{Attachment, IfName};
 use common::lock::{LockError, Share, current, flock};
+use content::{Content, DONE};
 pub(crate) use gate::Gate;
 use load::Counted;
 pub(crate) use load::loads;
@@ -75,9 +77,6 @@ impl Diary for Entry {
         Self::finish(self)
     }
 }
-
-/// The last line of a complete ADD.
-const DONE: &str = "done";
 
 /// The journal entry of one attachment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -276,7 +275,7 @@ impl Journal {
     pub fn peek(&self, attachment: &Attachment) -> Option<Intent> {
         #[cfg(test)]
         tests::count_read();
-        parse(&fs::read(self.path(attachment)).ok()?).intent
+        Content::parse(&fs::read(self.path(attachment)).ok()?).intent
     }
 
     /// The attachments that have an entry.
@@ -320,7 +319,7 @@ impl Entry {
             intent,
             done,
             running,
-        } = parse(&content);
+        } = Content::parse(&content);
         Ok(Self {
             path,
             file,
@@ -396,41 +395,6 @@ impl Entry {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(io_error("remove", &self.path, e)),
             _ => self.marker.unset(),
         }
-    }
-}
-
-/// The content of an attachment's file.
-#[derive(Debug, Default)]
-struct Content {
-    intent: Option<Intent>,
-    done: bool,
-    running: Option<Running>,
-}
-
-/// Parses bytes, not text: damaged content must not keep a container from being removed.
-fn parse(content: &[u8]) -> Content {
-    let (notes, lines): (Vec<&[u8]>, Vec<&[u8]>) = content
-        .split(|byte| *byte == b'\n')
-        .partition(|line| notes::is_note(line));
-    // Only an object is parsed. An error of serde_json is expensive: it searches for the column, and the first
-    // search asks the processor for its features, which traps in a virtual machine.
-    let object = |line: &[u8]| {
-        line.starts_with(b"{")
-            .then(|| serde_json::from_slice(line).ok())?
-    };
-    let mut lines = lines.into_iter().peekable();
-    let mut intent = lines.next().and_then(object);
-    // A later complete line replaces the earlier one.
-    while intent.is_some()
-        && let Some(later) = lines.peek().and_then(|line| object(line))
-    {
-        intent = Some(later);
-        lines.next();
-    }
-    Content {
-        intent,
-        done: lines.next() == Some(DONE.as_bytes()),
-        running: notes.last().and_then(|line| Running::parse(line)),
     }
 }
 

@@ -7,8 +7,7 @@ use std::net::IpAddr;
 use tests::{Conf, Node, Pod, json, traces::assert_same};
 
 fn dual_stack(node: &Node, master: &str) -> Conf {
-    let mut ipam = node.rdma_ipam("10.7.0.0/24");
-    ipam["ranges"] = json!([[{"subnet": "10.7.0.0/24"}], [{"subnet": "fd00:7::/64"}]]);
+    let ipam = node.dual_stack_ipam();
     network(node, &json!({"master": master, "ipam": ipam}))
 }
 

@@ -19,8 +19,7 @@ fn attached<'n>(node: &'n Node, result: &Value) -> (Pod<'n>, Value) {
 #[test]
 fn addresses_of_both_families_are_usable_right_after_add() {
     Node::run(|node| {
-        let mut ipam = node.rdma_ipam("10.7.0.0/24");
-        ipam["ranges"] = json!([[{"subnet": "10.7.0.0/24"}], [{"subnet": "fd00:7::/64"}]]);
+        let ipam = node.dual_stack_ipam();
         let pod = node.pod();
         let result = pod.attach(&node.conf(json!({"ipam": ipam})), "net1");
         let mut expected = result["ips"]
@@ -45,8 +44,7 @@ fn addresses_of_both_families_are_usable_right_after_add() {
 #[test]
 fn the_kernel_announces_the_addresses_and_answers_only_for_those_of_the_link() {
     Node::run(|node| {
-        let mut ipam = node.rdma_ipam("10.7.0.0/24");
-        ipam["ranges"] = json!([[{"subnet": "10.7.0.0/24"}], [{"subnet": "fd00:7::/64"}]]);
+        let ipam = node.dual_stack_ipam();
         let pod = node.pod();
         pod.attach(&node.conf(json!({"ipam": ipam})), "net1");
         pod.attach(&node.conf(json!({"ipam": ipam, "policyRouting": "off"})), "net2");

@@ -17,8 +17,7 @@ fn found(tamper: impl FnOnce(&Node, &Pod<'_>) + Send, findings: &[&str]) {
 }
 
 fn network(node: &Node) -> Conf {
-    let mut ipam = node.rdma_ipam("10.7.0.0/24");
-    ipam["ranges"] = json!([[{"subnet": "10.7.0.0/24"}], [{"subnet": "fd00:7::/64"}]]);
+    let mut ipam = node.dual_stack_ipam();
     ipam["routes"] = json!([{"dst": "10.8.0.0/16"}, {"dst": "10.9.0.0/16", "table": 1000}]);
     node.conf(json!({"ipam": ipam}))
 }

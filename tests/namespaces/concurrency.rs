@@ -11,8 +11,7 @@ const PODS: usize = 50;
 #[test]
 fn fifty_adds_at_once_succeed_with_fifty_addresses_and_fifty_dels_leave_nothing() {
     Node::run(|node| {
-        let mut ipam = node.rdma_ipam("10.7.0.0/24");
-        ipam["ranges"] = json!([[{"subnet": "10.7.0.0/24"}], [{"subnet": "fd00:7::/64"}]]);
+        let ipam = node.dual_stack_ipam();
         let conf = node.conf(json!({"ipam": ipam}));
         let pods: Vec<Pod<'_>> = (0..PODS).map(|_| node.pod()).collect();
         let all = pods.iter().collect::<Vec<_>>();

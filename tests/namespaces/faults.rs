@@ -9,8 +9,7 @@ use tests::{Node, json};
 /// Kills all calls of `verb` on a node with a `macvlan` network of both address families.
 fn killed_everywhere(verb: Verb, signal: Signal, limit: Option<usize>) {
     Node::run(|node| {
-        let mut ipam = node.rdma_ipam("10.7.0.0/24");
-        ipam["ranges"] = json!([[{"subnet": "10.7.0.0/24"}], [{"subnet": "fd00:7::/64"}]]);
+        let mut ipam = node.dual_stack_ipam();
         ipam["routes"] = json!([{"dst": "10.8.0.0/16"}]);
         let conf = node.conf(json!({"name": "macvlan", "ipam": ipam}));
         Faults::new(node, &conf).kill_everywhere(verb, signal, limit);

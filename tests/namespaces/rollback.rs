@@ -47,8 +47,7 @@ fn outlive_forks(journal: &Path) {
 }
 
 fn network(node: &Node) -> Conf {
-    let mut ipam = node.rdma_ipam("10.7.0.0/24");
-    ipam["ranges"] = json!([[{"subnet": "10.7.0.0/24"}], [{"subnet": "fd00:7::/64"}]]);
+    let mut ipam = node.dual_stack_ipam();
     ipam["routes"] = json!([{"dst": "10.8.0.0/16"}, {"dst": "fd00:8::/32"}]);
     node.conf(json!({"ipam": ipam, "mtu": 1400}))
 }

@@ -119,6 +119,13 @@ impl Node {
         })
     }
 
+    /// The same with addresses of both families, of 10.7.0.0/24 and fd00:7::/64.
+    pub fn dual_stack_ipam(&self) -> Value {
+        let mut ipam = self.rdma_ipam("10.7.0.0/24");
+        ipam["ranges"] = json!([[{"subnet": "10.7.0.0/24"}], [{"subnet": "fd00:7::/64"}]]);
+        ipam
+    }
+
     /// An `ipam` block for the reference `host-local`.
     pub fn host_local(&self, subnet: &str) -> Value {
         json!({"type": "host-local", "dataDir": self.path("host-local"), "ranges": [[{"subnet": subnet}]]})

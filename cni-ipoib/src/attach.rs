@@ -231,7 +231,7 @@ fn write_device_info(effects: &mut Effects<'_, '_>) -> Result<(), Error> {
 ///
 /// The kernel announced the addresses when the link came up, but an `IPoIB` link had not joined its groups by
 /// then, and a port that moved had no carrier. The plugin announces only there, because closing a packet
-/// socket waits for RCU: 14 ms of an ADD that takes 4. The pod works without it; neighbours that cached
+/// socket waits for RCU, longer than the rest of ADD takes. The pod works without it; neighbours that cached
 /// another owner take longer to notice. A probed address was added after the link came up, so the kernel has
 /// not announced it on any link.
 fn announce(kernel: &mut dyn Kernel, plan: &dyn Attachable, link: &Link, ipam: &CniResult) {

@@ -196,8 +196,8 @@ impl Kernel for Namespaces<'_> {
 
     fn enable_ipv6(&mut self, ifname: &str) -> io::Result<()> {
         let file = |key: &str| format!("/proc/sys/net/ipv6/conf/{ifname}/{key}");
-        // /proc/sys/net shows the namespace of the thread that opens it. Netlink changes no such setting of
-        // IPv6, unlike IPv4.
+        // /proc/sys/net shows the namespace of the thread that opens it. Netlink changes neither of these two
+        // settings (`inet6_set_link_af` of `net/ipv6/addrconf.c`).
         self.pod()?.1.run(|| {
             let notify = file("ndisc_notify");
             if let Err(error) = fs::write(&notify, "1") {

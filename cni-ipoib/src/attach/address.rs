@@ -11,8 +11,8 @@ use common::netlink::{Added, Ipv4Settings, Link, LinkChange, RouteEntry, TABLE_M
 /// The metric of an IPv6 default route that names none; the kernel's own default is 1024 (`IP6_RT_PRIO_USER`).
 const SECOND_DEFAULT: u32 = 2048;
 
-/// Prepares the link for its addresses, before it comes up: the kernel then announces them. A link with
-/// policy routing gets the settings of that too.
+/// Prepares the link for its addresses, before it comes up: the kernel then announces them. With
+/// `policy_routing` the link also gets [`policy::SETTINGS`].
 pub(super) fn prepare(
     kernel: &mut dyn Kernel,
     link: &Link,

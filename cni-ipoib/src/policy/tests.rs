@@ -136,7 +136,7 @@ fn ip(address: &str) -> IpConfig {
 }
 
 #[test]
-fn without_policy_routing_there_are_no_rules_routes_and_settings_of_it() {
+fn policy_routing_that_is_off_adds_no_rule_no_route_and_no_setting() {
     let fixture = Fixture::new();
     fixture.add_with("c1", &json!({"policyRouting": "off"})).unwrap();
     let state = fixture.kernel.state();

@@ -141,12 +141,12 @@ fn write_chart_of_4c1f4ba(directory: &Path) {
     fs::write(directory.join("templates/all.yaml"), documents.join("---\n")).unwrap();
     fs::write(
         directory.join("Chart.yaml"),
-        "apiVersion: v2\nname: rdmanet\nversion: 0.0.1\n",
+        "apiVersion: v2\nname: rdmanet\nversion: 0.1.0\n",
     )
     .unwrap();
 }
 
-/// Whether the controller is installed, and whether the Role is there with which an agent did its work before.
+/// Whether the Deployment of the controller exists, and whether the Role of the agent that did its work before.
 async fn controller_and_keeper(admin: &Client) -> (bool, bool) {
     let deployments: Api<Deployment> = Api::namespaced(admin.clone(), NAMESPACE);
     let roles: Api<Role> = Api::namespaced(admin.clone(), NAMESPACE);

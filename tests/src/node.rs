@@ -119,7 +119,7 @@ impl Node {
         })
     }
 
-    /// The same with addresses of both families, of 10.7.0.0/24 and fd00:7::/64.
+    /// The same with addresses of both families, of 10.7.0.0/24 and `fd00:7::/64`.
     pub fn dual_stack_ipam(&self) -> Value {
         let mut ipam = self.rdma_ipam("10.7.0.0/24");
         ipam["ranges"] = json!([[{"subnet": "10.7.0.0/24"}], [{"subnet": "fd00:7::/64"}]]);

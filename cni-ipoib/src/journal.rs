@@ -27,8 +27,8 @@ use content::{Content, DONE};
 pub(crate) use gate::Gate;
 use load::Counted;
 pub(crate) use load::loads;
-use marker::Marker;
-pub(crate) use marker::whole_links;
+use marker::Markers;
+pub(crate) use marker::{Taken, takers};
 pub(crate) use node_lock::NodeLock;
 pub use notes::Notes;
 use notes::Running;
@@ -148,8 +148,8 @@ pub struct Entry {
     pub done: bool,
     /// The last recorded program.
     running: Option<Running>,
-    /// The marker, beside the journal, that the attachment has a whole link.
-    marker: Marker,
+    /// The files, beside the journal, that say what the attachment took from the host.
+    markers: Markers,
     /// The file, beside the journal, that counts the attachment on its parent.
     counted: Counted,
 }
@@ -255,8 +255,8 @@ impl Journal {
     /// Reads the file at `path`, which is locked.
     fn read(&self, path: &Path, file: File) -> Result<Entry, Error> {
         let place = path.strip_prefix(self.state.join("attachments")).unwrap_or(path);
-        let marker = Marker::of(&self.state, place);
-        Entry::read(path.to_owned(), file, marker, Counted::of(&self.state, place))
+        let markers = Markers::of(&self.state, place);
+        Entry::read(path.to_owned(), file, markers, Counted::of(&self.state, place))
     }
 
     /// Opens and locks the entry of `attachment` if it exists, without waiting.
@@ -308,7 +308,7 @@ impl Journal {
 }
 
 impl Entry {
-    fn read(path: PathBuf, mut file: File, marker: Marker, counted: Counted) -> Result<Self, Error> {
+    fn read(path: PathBuf, mut file: File, markers: Markers, counted: Counted) -> Result<Self, Error> {
         #[cfg(test)]
         tests::count_read();
         let mut content = Vec::new();
@@ -326,7 +326,7 @@ impl Entry {
             intent,
             done,
             running,
-            marker,
+            markers,
             counted,
         })
     }
@@ -354,10 +354,7 @@ impl Entry {
     pub fn begin(&mut self, intent: Intent) -> Result<(), Error> {
         let mut line = serde_json::to_string(&intent).map_err(|e| io_error("write", &self.path, e.into()))?;
         line.push('\n');
-        let whole = intent.device.is_some();
-        if whole {
-            self.marker.set()?;
-        }
+        self.markers.set(&intent)?;
         // Truncates what a killed process left. The line itself is one write.
         self.clear()?;
         self.counted.set(&intent.master);
@@ -365,13 +362,14 @@ impl Entry {
             .write_all(line.as_bytes())
             .map_err(|e| io_error("write", &self.path, e))?;
         self.intent = Some(intent);
-        if whole { Ok(()) } else { self.marker.unset() }
+        self.markers.unset_others(self.intent.as_ref())
     }
 
     /// Replaces the intent. The previous line is valid until this one is complete.
     pub fn amend(&mut self, intent: Intent) -> Result<(), Error> {
         let mut line = serde_json::to_string(&intent).map_err(|e| io_error("write", &self.path, e.into()))?;
         line.push('\n');
+        self.markers.set(&intent)?;
         self.file
             .write_all(line.as_bytes())
             .map_err(|e| io_error("write", &self.path, e))?;
@@ -393,7 +391,7 @@ impl Entry {
         self.counted.unset();
         match fs::remove_file(&self.path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(io_error("remove", &self.path, e)),
-            _ => self.marker.unset(),
+            _ => self.markers.unset_others(None),
         }
     }
 }

@@ -10,7 +10,7 @@ use super::{function, hardware_in_pods};
 use crate::config::{Master, Preference, Preferences, ResolvedMaster};
 use crate::error::Error;
 use crate::intent::{Intent, Snapshot};
-use crate::journal::{Journal, NodeLock, Written, whole_links};
+use crate::journal::{Journal, NodeLock, Taken, Written, takers};
 use crate::kernel::{Kernel, Side};
 use crate::select::{Candidate, Loads, candidates, choose};
 use common::netlink::Link;
@@ -27,7 +27,7 @@ pub(crate) struct Returned {
 impl Returned {
     /// Reads the journal below `state`.
     pub(crate) fn read(state: &Path) -> Self {
-        let all = whole_links(state).unwrap_or_else(|error| {
+        let all = takers(state, Taken::Link).unwrap_or_else(|error| {
             tracing::warn!(%error, "cannot read which links are in pods; no link is restored");
             Vec::new()
         });

@@ -1,33 +1,61 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Markers of the attachments with a whole link: an empty file for each, beside the journal.
+//! Markers of the attachments that took a link or an RDMA device from the host: an empty file for each, beside
+//! the journal.
 //!
-//! Every ADD looks whether a dead pod left the link that it asks for. It must find those few attachments
-//! without reading the files of all others, of which a node may have thousands.
+//! Every ADD looks whether a dead pod left the link that it asks for, and in exclusive mode the RDMA device. It
+//! must find those few attachments without reading the files of all others, of which a node may have
+//! thousands.
 //!
-//! Invariant: while an attachment's file has a whole link, its marker exists. The marker is created before
-//! that line is written and removed after the file. So a kill leaves at most one extra marker, which costs
-//! one read.
+//! Invariant: while an attachment's file says that something was taken, its marker exists. The marker is
+//! created before that line is written and removed after the file. So a kill leaves at most one extra marker of
+//! each kind, which costs one read.
 
 use super::{Journal, Written, attachment_of, io_error, make_empty, names, written};
 use crate::directories;
 use crate::error::Error;
+use crate::intent::Intent;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The directory of the markers, below the state directory.
-const WHOLE: &str = "whole";
+/// What an attachment takes from the host. Each kind has a directory of markers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// A whole link.
+    Link,
+    /// The RDMA device, which in exclusive mode moves into the pod.
+    RdmaDevice,
+}
 
-/// The marker of one attachment.
+impl Taken {
+    const ALL: [Self; 2] = [Self::Link, Self::RdmaDevice];
+
+    /// The directory of the markers, below the state directory.
+    fn directory(self) -> &'static str {
+        match self {
+            Self::Link => "whole",
+            Self::RdmaDevice => "moved",
+        }
+    }
+
+    fn is_in(self, intent: &Intent) -> bool {
+        match self {
+            Self::Link => intent.device.is_some(),
+            Self::RdmaDevice => intent.rdma.as_ref().is_some_and(|grant| grant.moved().is_some()),
+        }
+    }
+}
+
+/// The markers of one attachment.
 #[derive(Clone, Debug)]
-pub(super) struct Marker {
+pub(super) struct Markers {
     state: PathBuf,
     /// The network, and the name of the attachment's file.
     place: PathBuf,
 }
 
-impl Marker {
-    /// The marker that belongs to the attachment's file at `place` below the directory of attachments.
+impl Markers {
+    /// The markers that belong to the attachment's file at `place` below the directory of attachments.
     pub(super) fn of(state: &Path, place: &Path) -> Self {
         Self {
             state: state.to_owned(),
@@ -35,34 +63,49 @@ impl Marker {
         }
     }
 
-    pub(super) fn set(&self) -> Result<(), Error> {
-        know(&self.state)?;
-        make_empty(&self.state.join(WHOLE), &self.place)
+    /// Creates the markers of what `intent` takes, before the intent is written.
+    pub(super) fn set(&self, intent: &Intent) -> Result<(), Error> {
+        Taken::ALL
+            .into_iter()
+            .filter(|taken| taken.is_in(intent))
+            .try_for_each(|taken| {
+                know(&self.state, taken)?;
+                make_empty(&self.state.join(taken.directory()), &self.place)
+            })
     }
 
-    /// Removes the marker, if it exists.
-    pub(super) fn unset(&self) -> Result<(), Error> {
-        let file = self.state.join(WHOLE).join(&self.place);
-        match fs::remove_file(&file) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound && e.kind() != io::ErrorKind::NotADirectory => {
-                Err(io_error("remove", &file, e))
-            }
-            _ => Ok(()),
-        }
+    /// Removes the other markers, after the file has the intent or, for `None`, is removed.
+    pub(super) fn unset_others(&self, intent: Option<&Intent>) -> Result<(), Error> {
+        let keeps = |taken: &Taken| intent.is_some_and(|intent| taken.is_in(intent));
+        Taken::ALL
+            .into_iter()
+            .filter(|taken| !keeps(taken))
+            .try_for_each(|taken| {
+                let file = self.state.join(taken.directory()).join(&self.place);
+                match fs::remove_file(&file) {
+                    Err(e)
+                        if e.kind() != io::ErrorKind::NotFound
+                            && e.kind() != io::ErrorKind::NotADirectory =>
+                    {
+                        Err(io_error("remove", &file, e))
+                    }
+                    _ => Ok(()),
+                }
+            })
     }
 }
 
-/// The journal entries of every network with a whole link. Takes no locks, as [`written`].
-pub(crate) fn whole_links(state: &Path) -> Result<Vec<Written>, Error> {
-    know(state)?;
-    let root = state.join(WHOLE);
+/// The journal entries of every network that took this from the host. Takes no locks, as [`written`].
+pub(crate) fn takers(state: &Path, taken: Taken) -> Result<Vec<Written>, Error> {
+    know(state, taken)?;
+    let root = state.join(taken.directory());
     let mut all = Vec::new();
     for network in names(&root)?.iter().filter_map(|name| name.to_str()) {
         let journal = Journal::new(state, network);
         for name in names(&root.join(network))? {
             let attachment = name.to_str().and_then(attachment_of);
             let intent = attachment.as_ref().and_then(|of| journal.peek(of));
-            if let (Some(attachment), Some(intent)) = (attachment, intent.filter(|it| it.device.is_some())) {
+            if let (Some(attachment), Some(intent)) = (attachment, intent.filter(|it| taken.is_in(it))) {
                 all.push(Written {
                     network: network.to_owned(),
                     attachment,
@@ -76,14 +119,14 @@ pub(crate) fn whole_links(state: &Path) -> Result<Vec<Written>, Error> {
 
 /// Creates the directory of markers if it does not exist. Earlier releases wrote no markers, so all files are
 /// read once. Two calls may do this at once: both write the same markers.
-fn know(state: &Path) -> Result<(), Error> {
-    let root = state.join(WHOLE);
+fn know(state: &Path, taken: Taken) -> Result<(), Error> {
+    let root = state.join(taken.directory());
     if root.exists() || !state.exists() {
         return Ok(());
     }
     let before = written(state)?;
-    let marked = before.iter().filter(|of| of.intent.device.is_some());
-    let unfinished = state.join(format!("{WHOLE}.{}", std::process::id()));
+    let marked = before.iter().filter(|of| taken.is_in(&of.intent));
+    let unfinished = state.join(format!("{}.{}", taken.directory(), std::process::id()));
     let made = marked
         .map(|of| {
             Path::new(&of.network).join(format!("{}@{}", of.attachment.container_id, of.attachment.ifname))

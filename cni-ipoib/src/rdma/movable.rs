@@ -5,7 +5,7 @@ use super::facts;
 use super::find::Found;
 use crate::error::{Error, RdmaError};
 use crate::intent::{Grant, Identity};
-use crate::journal::{Written, written};
+use crate::journal::{Taken, Written, takers};
 use crate::kernel::{Kernel, Side, links};
 use common::cni::Attachment;
 use common::netlink::Link;
@@ -22,13 +22,13 @@ pub struct Surroundings {
     pub links: Vec<Link>,
     /// The names of the links on the device's function.
     pub neighbours: Vec<String>,
-    /// The living attachments with an RDMA device.
+    /// The living attachments into whose pods a device moved.
     pub holders: Vec<Holder>,
     /// Whether the last active port may leave: the host needs none.
     pub spare: bool,
 }
 
-/// An attachment with an RDMA device.
+/// An attachment with an RDMA device that moved, or is about to move, into its pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Holder {
     /// The network.
@@ -40,14 +40,15 @@ pub struct Holder {
 }
 
 impl Surroundings {
-    /// Reads them for the device that was found. `written` has the journal entries of this node.
+    /// Reads them for the device that was found. `takers` has the journal entries with a moved device, and may
+    /// have others.
     ///
     /// # Errors
     /// The kernel refuses a request, or sysfs cannot be listed.
     pub fn read(
         kernel: &mut dyn Kernel,
         sysfs: &Sysfs,
-        written: &[Written],
+        takers: &[Written],
         found: &Found<'_>,
     ) -> Result<Self, Error> {
         let links = links(kernel, Side::Host)?;
@@ -58,19 +59,24 @@ impl Surroundings {
             devices: facts::all(sysfs)?,
             neighbours: links.iter().filter(on_it).map(|link| link.name.clone()).collect(),
             links,
-            holders: written.iter().filter_map(holder).collect(),
+            holders: takers.iter().filter_map(holder).collect(),
             spare: false,
         })
     }
 }
 
-/// The attachments of every network that have an RDMA device and whose namespace exists.
+/// The attachments of every network that have a moved RDMA device and whose namespace exists.
 pub fn holders(state: &Path) -> Result<Vec<Holder>, Error> {
-    Ok(written(state)?.iter().filter_map(holder).collect())
+    Ok(takers(state, Taken::RdmaDevice)?
+        .iter()
+        .filter_map(holder)
+        .collect())
 }
 
 fn holder(of: &Written) -> Option<Holder> {
-    let grant = of.intent.rdma.as_ref()?;
+    // Where devices move, no pod has a shared one: the kernel changes the mode only while it has no other
+    // network namespace (rdma-system(8)).
+    let grant = of.intent.rdma.as_ref().filter(|grant| grant.moved().is_some())?;
     of.lives().then(|| Holder {
         network: of.network.clone(),
         attachment: of.attachment.clone(),

@@ -12,7 +12,7 @@ use super::transfer::put_right;
 use crate::config::Rdma;
 use crate::error::Error;
 use crate::intent::Identity;
-use crate::journal::{Written, written};
+use crate::journal::{Taken, Written, takers};
 use crate::kernel::Side;
 use common::netlink::{Link, NetnsMode, RdmaDevice};
 
@@ -49,7 +49,9 @@ pub(crate) fn restore_names(
 
 /// The devices of dead pods that no living pod has.
 fn of_dead_pods(from: &Sources<'_>) -> Result<Vec<Identity>, Error> {
-    let (living, dead): (Vec<_>, Vec<_>) = written(from.state)?.into_iter().partition(Written::lives);
+    let (living, dead): (Vec<_>, Vec<_>) = takers(from.state, Taken::RdmaDevice)?
+        .into_iter()
+        .partition(Written::lives);
     let moved = |of: &Written| of.intent.rdma.as_ref()?.moved().cloned();
     let taken: Vec<Identity> = living.iter().filter_map(moved).collect();
     let left = dead.iter().filter_map(moved);

@@ -8,7 +8,7 @@ use super::{Facts, observe};
 use crate::config::{Rdma, RdmaNetns};
 use crate::error::{Error, RdmaError};
 use crate::intent::Grant;
-use crate::journal::written;
+use crate::journal::{Taken, takers};
 use crate::kernel::{Kernel, Side};
 use common::netlink::{Link, NetnsMode};
 use common::rdma::Sysfs;
@@ -53,7 +53,8 @@ pub fn grant_for(
         return Ok(None);
     };
     if let (Some(_), Some(rdma)) = (grant.moved(), asked) {
-        let around = Surroundings::read(from.kernel, from.sysfs, &written(from.state)?, &found)?;
+        let takers = takers(from.state, Taken::RdmaDevice)?;
+        let around = Surroundings::read(from.kernel, from.sysfs, &takers, &found)?;
         if let Err(kept) = require_movable(&found, &around).and_then(|()| require_free_name(&grant, &around))
         {
             return unless_required(rdma, kept.into()).map(|()| None);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
 use crate::device::snapshot;
-use crate::intent::Snapshot;
+use crate::intent::{Sharing, Snapshot};
 use crate::journal::Intent;
 use crate::journal::tests::{intent, reads_of};
-use crate::model::{ModelKernel, attachment, ethernet};
+use crate::model::{ModelKernel, attachment, ethernet, grant};
 use serde_json::json;
 
 /// A snapshot with only the parts that this module uses.
@@ -13,14 +13,22 @@ fn device() -> Snapshot {
     snapshot::take(&mut kernel, &ethernet(6, "ens1"), None, Vec::new()).unwrap()
 }
 
-fn attach(state: &Path, network: &str, container: &str, whole: bool) {
-    let mut entry = Journal::new(state, network).open(&attachment(container)).unwrap();
-    let device = whole.then(device);
-    entry.begin(Intent { device, ..intent() }).unwrap();
+fn taking(taken: &[Taken]) -> Intent {
+    let moved = Sharing::Exclusive { rename: None };
+    Intent {
+        device: taken.contains(&Taken::Link).then(device),
+        rdma: taken.contains(&Taken::RdmaDevice).then(|| grant(None, moved)),
+        ..intent()
+    }
 }
 
-fn whole(state: &Path) -> Vec<(String, String)> {
-    let all = whole_links(state).unwrap();
+fn attach(state: &Path, network: &str, container: &str, taken: &[Taken]) {
+    let mut entry = Journal::new(state, network).open(&attachment(container)).unwrap();
+    entry.begin(taking(taken)).unwrap();
+}
+
+fn found(state: &Path, taken: Taken) -> Vec<(String, String)> {
+    let all = takers(state, taken).unwrap();
     let one = |of: Written| (of.network, of.attachment.container_id.to_string());
     all.into_iter().map(one).collect()
 }
@@ -32,50 +40,87 @@ fn named(list: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn attachments_without_a_whole_link_are_not_read() {
+fn attachments_that_took_nothing_are_not_read() {
     let dir = tempfile::tempdir().unwrap();
     for number in 0..50 {
-        attach(dir.path(), "fabric", &format!("c{number}"), false);
+        attach(dir.path(), "fabric", &format!("c{number}"), &[]);
     }
-    attach(dir.path(), "fabric", "w1", true);
-    attach(dir.path(), "other", "w2", true);
-    let (found, reads) = reads_of(|| whole(dir.path()));
-    assert_eq!(found, named(&[("fabric", "w1"), ("other", "w2")]));
-    assert_eq!(reads, 2);
+    attach(dir.path(), "fabric", "link", &[Taken::Link]);
+    attach(dir.path(), "fabric", "both", &Taken::ALL);
+    attach(dir.path(), "other", "rdma", &[Taken::RdmaDevice]);
+    for (taken, expected) in [
+        (Taken::Link, [("fabric", "both"), ("fabric", "link")]),
+        (Taken::RdmaDevice, [("fabric", "both"), ("other", "rdma")]),
+    ] {
+        assert_eq!(reads_of(|| found(dir.path(), taken)), (named(&expected), 2));
+    }
+}
+
+#[test]
+fn a_shared_device_is_not_taken() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut entry = Journal::new(dir.path(), "fabric")
+        .open(&attachment("c1"))
+        .unwrap();
+    let rdma = Some(grant(None, Sharing::Shared));
+    entry.begin(Intent { rdma, ..intent() }).unwrap();
+    assert_eq!(reads_of(|| found(dir.path(), Taken::RdmaDevice)), (Vec::new(), 1));
+    assert_eq!(reads_of(|| found(dir.path(), Taken::RdmaDevice)), (Vec::new(), 0));
 }
 
 #[test]
 fn attachments_of_an_earlier_release_are_read_once() {
-    let dir = tempfile::tempdir().unwrap();
-    attach(dir.path(), "fabric", "c1", false);
-    attach(dir.path(), "fabric", "w1", true);
-    fs::remove_dir_all(dir.path().join(WHOLE)).unwrap();
-    let (found, reads) = reads_of(|| whole(dir.path()));
-    assert_eq!((found, reads), (named(&[("fabric", "w1")]), 3));
-    let (found, reads) = reads_of(|| whole(dir.path()));
-    assert_eq!((found, reads), (named(&[("fabric", "w1")]), 1));
+    for taken in Taken::ALL {
+        let dir = tempfile::tempdir().unwrap();
+        attach(dir.path(), "fabric", "c1", &[]);
+        attach(dir.path(), "fabric", "w1", &[taken]);
+        fs::remove_dir_all(dir.path().join(taken.directory())).unwrap();
+        let one = named(&[("fabric", "w1")]);
+        assert_eq!(reads_of(|| found(dir.path(), taken)), (one.clone(), 3));
+        assert_eq!(reads_of(|| found(dir.path(), taken)), (one, 1));
+    }
 }
 
 #[test]
-fn a_marker_is_removed_with_the_link_or_the_attachment() {
+fn a_marker_is_removed_when_nothing_is_taken_or_with_the_attachment() {
+    for taken in Taken::ALL {
+        let dir = tempfile::tempdir().unwrap();
+        let markers = || names(&dir.path().join(taken.directory()).join("fabric")).unwrap();
+        attach(dir.path(), "fabric", "w1", &[taken]);
+        attach(dir.path(), "fabric", "w2", &[taken]);
+        let journal = Journal::new(dir.path(), "fabric");
+        journal.open(&attachment("w1")).unwrap().remove().unwrap();
+        assert_eq!(markers(), ["w2@net1"]);
+        attach(dir.path(), "fabric", "w2", &[]);
+        assert_eq!(markers(), [""; 0]);
+    }
+}
+
+#[test]
+fn a_device_that_add_takes_later_gets_its_marker() {
     let dir = tempfile::tempdir().unwrap();
-    attach(dir.path(), "fabric", "w1", true);
-    attach(dir.path(), "fabric", "w2", true);
-    let journal = Journal::new(dir.path(), "fabric");
-    journal.open(&attachment("w1")).unwrap().remove().unwrap();
-    assert_eq!(names(&dir.path().join("whole/fabric")).unwrap(), ["w2@net1"]);
-    attach(dir.path(), "fabric", "w2", false);
-    assert_eq!(names(&dir.path().join("whole/fabric")).unwrap(), [""; 0]);
+    let mut entry = Journal::new(dir.path(), "fabric")
+        .open(&attachment("w1"))
+        .unwrap();
+    entry.begin(taking(&[Taken::Link])).unwrap();
+    assert_eq!(found(dir.path(), Taken::RdmaDevice), []);
+    entry.amend(taking(&Taken::ALL)).unwrap();
+    assert_eq!(found(dir.path(), Taken::RdmaDevice), named(&[("fabric", "w1")]));
 }
 
 #[test]
 fn an_extra_marker_of_a_killed_call_is_harmless() {
     let dir = tempfile::tempdir().unwrap();
-    attach(dir.path(), "fabric", "w1", true);
-    fs::remove_file(dir.path().join("attachments/fabric/w1@net1")).unwrap();
-    assert_eq!(whole(dir.path()), []);
-    attach(dir.path(), "fabric", "w1", true);
-    let content = json!({"not": "a record"}).to_string();
-    fs::write(dir.path().join("attachments/fabric/w1@net1"), content).unwrap();
-    assert_eq!(whole(dir.path()), []);
+    let file = dir.path().join("attachments/fabric/w1@net1");
+    attach(dir.path(), "fabric", "w1", &Taken::ALL);
+    fs::remove_file(&file).unwrap();
+    let none = || {
+        Taken::ALL
+            .into_iter()
+            .all(|taken| found(dir.path(), taken).is_empty())
+    };
+    assert!(none());
+    attach(dir.path(), "fabric", "w1", &Taken::ALL);
+    fs::write(&file, json!({"not": "a record"}).to_string()).unwrap();
+    assert!(none());
 }

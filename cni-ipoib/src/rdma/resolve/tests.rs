@@ -4,6 +4,8 @@
     reason = "a call reads better without a reference before its keys"
 )]
 
+use crate::intent::Sharing;
+use crate::journal::tests::reads_of;
 use crate::kernel::{RdmaSubsystem, Side};
 use crate::model::{Fault, Fixture, Ipam, ModelKernel, Node, ethernet, ipoib};
 use common::cni::CniResult;
@@ -76,6 +78,31 @@ fn an_ethernet_child_gets_its_device_and_del_returns_it() {
     fixture.del("c1").unwrap();
     assert_eq!(fixture.kernel.state(), before);
     assert!(!fixture.state.path().join("rdma/c1@net1.json").exists());
+}
+
+#[test]
+fn add_and_del_read_no_files_of_attachments_without_a_moved_device() {
+    let fixture = fixture();
+    let reads = || {
+        reads_of(|| {
+            add(&fixture, "c1", exclusive("eth1")).unwrap();
+            fixture.del("c1").unwrap();
+        })
+        .1
+    };
+    // The first ADD of a node marks attachments of earlier releases.
+    reads();
+    let alone = reads();
+    for number in 0..40 {
+        let mut entry = fixture.entry(&format!("other{number}"));
+        entry.begin(fixture.intent()).unwrap();
+        entry.finish().unwrap();
+    }
+    assert_eq!(reads(), alone);
+    let mut grant = crate::model::grant(None, Sharing::Exclusive { rename: None });
+    grant.device.name = "mlx5_9".to_owned();
+    fixture.amend_intent("other0", |intent| intent.rdma = Some(grant));
+    assert!(reads() > alone);
 }
 
 #[test]

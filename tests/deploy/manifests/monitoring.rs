@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Alert rules and dashboard, parsed as Prometheus parses them (`tests/go/checks/promcheck`).
+//! Alert rules and dashboard, read as Prometheus and Grafana read them (`tests/go/checks/promcheck`).
 
 use apiserver::install::documents;
 use deploy::workspace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::{Selector, SelectorExt};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::process::Command;
 
 /// The metrics in docs/operate.md. A test of the agent compares them with the code.
@@ -131,4 +131,29 @@ fn an_alert_rule_that_prometheus_cannot_parse_is_refused() {
     .unwrap();
     let error = promcheck(&[file.to_str().unwrap()]).unwrap_err();
     assert!(error.contains("wrong.yaml"), "{error}");
+}
+
+/// The error of `promcheck` for the dashboard of `conf/monitoring` with one change.
+fn refusal(change: impl FnOnce(&mut Value)) -> String {
+    let text = std::fs::read(workspace().join("conf/monitoring/dashboard.json")).unwrap();
+    let mut dashboard = serde_json::from_slice(&text).unwrap();
+    change(&mut dashboard);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("wrong.json");
+    std::fs::write(&file, serde_json::to_vec(&dashboard).unwrap()).unwrap();
+    promcheck(&[file.to_str().unwrap()]).unwrap_err()
+}
+
+#[test]
+fn a_dashboard_that_grafana_or_prometheus_cannot_parse_is_refused() {
+    let error = refusal(|it| it["templating"]["list"][0]["current"] = json!({}));
+    assert!(error.contains("templating.list[0].current.text"), "{error}");
+    let error = refusal(|it| it["panels"][0]["titel"] = json!("a name that Grafana does not know"));
+    assert!(error.contains("titel"), "{error}");
+    let error = refusal(|it| it["panels"][0]["options"] = json!({"legend": {"shown": true}}));
+    assert!(error.contains("legend"), "{error}");
+    let error = refusal(|it| it["panels"][1]["id"] = it["panels"][0]["id"].clone());
+    assert!(error.contains("one id"), "{error}");
+    let error = refusal(|it| it["panels"][0]["targets"][0]["expr"] = json!("sum(rdmanet_blocks"));
+    assert!(error.contains("sum(rdmanet_blocks"), "{error}");
 }

@@ -5,6 +5,7 @@
 //! is closed, or with the process. The query for the holder never blocks and never fails. If the holder is
 //! unknown, it is "another process".
 
+use nix::sys::stat::{major, minor};
 use std::fs::{self, File, Metadata, TryLockError};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -111,30 +112,43 @@ const READS: usize = 3;
 /// The kernel gives the list in parts, and a lock that ends between two parts can hide another one. So a list
 /// without the holder is read again.
 ///
+/// Inode numbers repeat among file systems, so the device is compared too. But btrfs and overlayfs report
+/// another device for a file than the list has, so a lock on the inode alone counts if no better one is found.
+///
 /// Source: `proc_locks(5)`.
 pub fn holder(file: &File) -> String {
-    let inode = file.metadata().map(|meta| meta.ino()).unwrap_or_default();
-    let found = (0..READS).find_map(|_| {
-        let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
-        locks
-            .lines()
-            .find_map(|line| holds(line, inode).map(str::to_owned))
-    });
-    let Some(pid) = found else {
+    let Some(pid) = file.metadata().ok().and_then(|meta| holder_of(&meta)) else {
         return "another process".to_owned();
     };
     let command = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     format!("process {pid} ({})", command.trim())
 }
 
-/// Returns the pid of a line such as `1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF`. Waiting processes
-/// have `->` before FLOCK.
-fn holds(line: &str, inode: u64) -> Option<&str> {
-    let words: Vec<&str> = line.split_ascii_whitespace().collect();
-    let [_, "FLOCK", _, _, pid, file, ..] = words.as_slice() else {
-        return None;
-    };
-    (file.rsplit(':').next()?.parse() == Ok(inode)).then_some(pid)
+fn holder_of(meta: &Metadata) -> Option<String> {
+    let exact = place(meta);
+    let inode = format!(":{}", meta.ino());
+    let locks = || fs::read_to_string("/proc/locks").unwrap_or_default();
+    (0..READS)
+        .find_map(|_| owner(&locks(), |it| it == exact))
+        .or_else(|| owner(&locks(), |it| it.ends_with(&inode)))
+}
+
+/// A file as `/proc/locks` names it: device and inode.
+fn place(meta: &Metadata) -> String {
+    let (major, minor) = (major(meta.dev()), minor(meta.dev()));
+    format!("{major:02x}:{minor:02x}:{}", meta.ino())
+}
+
+/// Returns the pid of the first line such as `1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF` whose device and
+/// inode match. Waiting processes have `->` before FLOCK.
+fn owner(locks: &str, is_place: impl Fn(&str) -> bool) -> Option<String> {
+    locks.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        match words.as_slice() {
+            [_, "FLOCK", _, _, pid, place, ..] if is_place(place) => Some((*pid).to_owned()),
+            _ => None,
+        }
+    })
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 
 use crate::supervisor::Supervisor;
 use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
+use hyper::body::Bytes;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
@@ -15,9 +16,16 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 
+/// The format of the metrics, which `prometheus_client` writes. Prometheus 3 refuses a target that does not name one.
+///
+/// Source: `OpenMetrics` 1.0, "Overall structure"; prometheus, `model/textparse/interface.go`.
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+const PLAIN: &str = "text/plain; charset=utf-8";
+
 /// The metrics and the readiness of a daemon.
 pub trait Health: Send + Sync + 'static {
-    /// The metrics in the text format of Prometheus.
+    /// The metrics in the text format of `OpenMetrics`.
     fn metrics(&self) -> String;
 
     /// Whether the daemon is ready.
@@ -78,8 +86,9 @@ pub async fn run(listener: TcpListener, daemon: Arc<impl Health>, supervisor: Su
     }
 }
 
-fn respond(daemon: &impl Health, request: &Request<Incoming>) -> Response<Full<Bytes>> {
-    let (status, body) = match request.uri().path() {
+fn respond<B>(daemon: &impl Health, request: &Request<B>) -> Response<Full<Bytes>> {
+    let path = request.uri().path();
+    let (status, body) = match path {
         "/metrics" => (StatusCode::OK, daemon.metrics()),
         // A process that responds is alive. It is useful even without the API server.
         "/healthz" => (StatusCode::OK, "ok\n".to_owned()),
@@ -94,5 +103,11 @@ fn respond(daemon: &impl Health, request: &Request<Incoming>) -> Response<Full<B
     };
     let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = status;
+    let format = if path == "/metrics" { OPEN_METRICS } else { PLAIN };
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(format));
     response
 }
+
+#[cfg(test)]
+mod tests;

@@ -40,7 +40,7 @@ impl Served {
         Self(registry)
     }
 
-    /// The metrics in the text format of Prometheus.
+    /// The metrics in the text format of `OpenMetrics`.
     pub fn text(&self) -> String {
         let mut text = String::new();
         // Writing to a string does not fail.

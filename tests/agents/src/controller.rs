@@ -6,12 +6,14 @@
 use apiserver::identity::controller_token;
 use apiserver::{Proxy, Server};
 use kube::config::Kubeconfig;
+use serde_json::Value;
 use std::ops::Deref;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use tests::Daemon;
+use tests::daemon;
 use tests::version::{Version, environment};
 
 /// Short times for tests: what takes minutes in a cluster takes one second.
@@ -121,6 +123,17 @@ impl Controller {
             .iter()
             .map(|sentence| log.matches(sentence).count())
             .sum()
+    }
+
+    /// The response of the replica to GET of `path`, with its headers.
+    pub fn get(&self, path: &str) -> String {
+        let log = self.log();
+        let line = log
+            .lines()
+            .rev()
+            .find(|line| line.contains("serving metrics and health"));
+        let line: Value = serde_json::from_str(line.unwrap()).unwrap();
+        daemon::get(line["address"].as_str().unwrap(), path)
     }
 
     /// The replica's name in the lease.

@@ -11,6 +11,7 @@
     reason = "a fixture that cannot be made fails its test, and says why"
 )]
 
+pub mod alerts;
 pub mod controller;
 pub mod ledger;
 pub mod member;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Pods that ended without DEL.
 
+use agents::alerts::alerts_at_once;
 use agents::{Attachment, Member, Named, Site};
 use apiserver::install::until;
 use std::time::Duration;
@@ -104,6 +105,12 @@ async fn a_replaced_sandbox_whose_namespace_stays_is_named_in_the_log_and_keeps_
         node.get("/metrics").lines().any(|there| there == line)
     };
     until("the sandbox is counted", async || counts(1)).await;
+    let alerts = alerts_at_once(&[("a", node.get("/metrics"))]);
+    let lost = alerts.iter().find(|it| it.starts_with("RdmanetLostSandbox: "));
+    assert!(
+        lost.is_some_and(|it| it.contains("runtime of a") && it.contains("pool rail0")),
+        "{alerts:?}"
+    );
     // A person deletes the namespace.
     drop(old);
     until("the address is freed", async || released(&node, "one").is_some()).await;

@@ -2,6 +2,7 @@
 //! What the agent reports about a node's links: a real agent on a real kernel, whose cables the test pulls.
 
 use crate::events::events;
+use agents::alerts::alerts_at_once;
 use agents::{InTurn, Member, Site};
 use apiserver::audit::Mark;
 use apiserver::install::{documents, manifests, until};
@@ -145,6 +146,14 @@ fn a_condition_an_event_and_a_metric_report_a_pulled_and_replugged_cable() {
             numbers.iter().all(|number| served.contains(number))
         })
         .await;
+        let alerts = alerts_at_once(&[("a", node.get("/metrics"))]);
+        let down = alerts
+            .into_iter()
+            .filter(|it| it.starts_with("RdmanetLinkDown: "));
+        assert_eq!(
+            down.collect::<Vec<_>>(),
+            ["RdmanetLinkDown: Link rail0 of a has no carrier"]
+        );
 
         // A starting agent finds its own condition, so it does not write it again.
         assert!(node.stop());

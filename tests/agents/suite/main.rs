@@ -10,6 +10,7 @@
 #![allow(clippy::print_stdout, reason = "what was done is part of the run's record")]
 
 mod addresses;
+mod alerts;
 mod deadlines;
 mod edits;
 mod events;

@@ -67,6 +67,19 @@ fn metrics_of(alert: &str) -> Vec<String> {
     promcheck(&[alone.to_str().unwrap()]).unwrap()
 }
 
+/// The tests that fire alerts need agents, so they are in the agents' suite.
+#[test]
+fn every_alert_is_fired_by_a_test() {
+    let file = workspace().join("conf/monitoring/alerts.yaml");
+    let all: Value = serde_norway::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    let suite = ["alerts.rs", "links.rs", "garbage.rs"]
+        .map(|file| std::fs::read_to_string(workspace().join("tests/agents/suite").join(file)).unwrap());
+    for rule in all["groups"][0]["rules"].as_array().unwrap() {
+        let alert = format!("\"{}: ", rule["alert"].as_str().unwrap());
+        assert!(suite.iter().any(|text| text.contains(&alert)), "{alert}");
+    }
+}
+
 /// A node may have a port that never had a cable.
 #[test]
 fn the_alert_about_links_names_only_links_that_are_expected_to_have_carrier() {

@@ -3,6 +3,7 @@ module rdmanet/tests/go/checks
 go 1.26.7
 
 tool (
+	rdmanet/tests/go/checks/alertcheck
 	rdmanet/tests/go/checks/bomcheck
 	rdmanet/tests/go/checks/kstatus
 	rdmanet/tests/go/checks/promcheck
@@ -27,6 +28,7 @@ require (
 	github.com/fxamacker/cbor/v2 v2.9.1 // indirect
 	github.com/go-logr/logr v1.4.4 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect
+	github.com/gogo/protobuf v1.3.2 // indirect
 	github.com/grafana/regexp v0.0.0-20250905093917-f7b3be9d1853 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect
 	github.com/modern-go/concurrent v0.0.0-20180306012644-bacd9c7ef1dd // indirect

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The alerts of `conf/monitoring` that fire, evaluated by Prometheus' own code (`tests/go/checks/alertcheck`) with what agents and
+//! controllers serve.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use tempfile::TempDir;
+use tests::programs::checks;
+
+/// What a Prometheus has scraped: a directory for each moment, with a file for each target.
+pub struct Scrapes {
+    dir: TempDir,
+    moments: usize,
+}
+
+impl Default for Scrapes {
+    fn default() -> Self {
+        Self {
+            dir: tempfile::tempdir().unwrap(),
+            moments: 0,
+        }
+    }
+}
+
+/// As [`Scrapes::alerts`], after one moment. No counter grows in it.
+pub fn alerts_at_once(targets: &[(&str, String)]) -> Vec<String> {
+    let mut scrapes = Scrapes::default();
+    scrapes.add(targets);
+    scrapes.alerts()
+}
+
+impl Scrapes {
+    /// Adds a moment, which counts as five minutes after the one before: the targets by name, each with its response to GET of
+    /// `/metrics`.
+    pub fn add(&mut self, targets: &[(&str, String)]) {
+        self.moments += 1;
+        let moment = self.dir.path().join(self.moments.to_string());
+        fs::create_dir(&moment).unwrap();
+        for (name, response) in targets {
+            fs::write(moment.join(name), response).unwrap();
+        }
+    }
+
+    /// A line for each alert that would fire at the last moment once it held long enough: its name and its summary.
+    pub fn alerts(&self) -> Vec<String> {
+        let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conf/monitoring/alerts.yaml");
+        let moments = (1..=self.moments).map(|moment| self.dir.path().join(moment.to_string()));
+        let output = Command::new(checks().join("alertcheck"))
+            .arg(rules)
+            .args(moments)
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        text.lines().map(str::to_owned).collect()
+    }
+}

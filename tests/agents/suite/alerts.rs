@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Each alert of `conf/monitoring` fires for its cause, with the metrics that agents and controllers serve in that state.
+//!
+//! The alerts about links and about lost sandboxes are tested where these are (`links`, `garbage`).
+
+use agents::alerts::{Scrapes, alerts_at_once};
+use agents::pools::simple;
+use agents::{Attachment, Member, Site};
+use apiserver::install::until;
+use apiserver::{Fault, Proxy};
+use serde_json::json;
+use std::time::Duration;
+
+/// Waits until the controller serves this line.
+async fn controller_serves(site: &Site, line: &str) {
+    until(line, async || {
+        site.controller.get("/metrics").lines().any(|it| it == line)
+    })
+    .await;
+}
+
+fn scrape(scrapes: &mut Scrapes, site: &Site, node: &Member) {
+    scrapes.add(&[
+        ("controller", site.controller.get("/metrics")),
+        ("a", node.get("/metrics")),
+    ]);
+}
+
+/// The alerts that depend on nothing but the cluster of this test: a busy machine is slow, and a port of it may have no cable.
+fn of_the_cluster(mut alerts: Vec<String>) -> Vec<String> {
+    alerts.retain(|alert| !alert.starts_with("RdmanetSlowAnswers") && !alert.starts_with("RdmanetLinkDown"));
+    alerts
+}
+
+/// The scenes share an API server, because its start is slow.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_alert_fires_for_its_cause_only() {
+    let (site, node) = Site::with_node().await;
+    site.simple("rail0", "10.1.0.0/24").await;
+    controller_serves(
+        &site,
+        "rdmanet_pool_condition{pool=\"rail0\",condition=\"Ready\"} 1",
+    )
+    .await;
+    controller_serves(&site, "rdmanet_controller_leader 1").await;
+    node.wait_active("rail0").await;
+    node.add("rail0", &Attachment::of("first"));
+    let mut scrapes = Scrapes::default();
+    scrape(&mut scrapes, &site, &node);
+    node.add("rail0", &Attachment::of("second"));
+    scrape(&mut scrapes, &site, &node);
+    assert_eq!(
+        of_the_cluster(scrapes.alerts()),
+        [""; 0],
+        "the cluster is healthy"
+    );
+
+    no_leader(&node);
+    two_versions(&node, &site);
+    a_full_pool(&site, &node).await;
+    a_spec_that_is_not_in_force(&site, &node).await;
+}
+
+fn no_leader(node: &Member) {
+    let alerts = alerts_at_once(&[("a", node.get("/metrics"))]);
+    assert_eq!(
+        of_the_cluster(alerts),
+        ["RdmanetNoLeader: No rdmanet-controller works"]
+    );
+}
+
+fn two_versions(node: &Member, site: &Site) {
+    let version = format!("version=\"{}\"", env!("CARGO_PKG_VERSION"));
+    let other = node.get("/metrics").replace(&version, "version=\"9.9.9\"");
+    assert!(other.contains("9.9.9"), "{other}");
+    let alerts = alerts_at_once(&[("controller", site.controller.get("/metrics")), ("a", other)]);
+    assert_eq!(
+        of_the_cluster(alerts),
+        ["RdmanetVersionsDiffer: More than one version of rdmanet has run for six hours"]
+    );
+}
+
+async fn a_full_pool(site: &Site, node: &Member) {
+    site.simple("full", "10.2.0.0/29").await;
+    node.wait_active("full").await;
+    for number in 0..6 {
+        node.add("full", &Attachment::of(&format!("p{number}")));
+    }
+    let mut scrapes = Scrapes::default();
+    node.refused("full", &Attachment::of("one"), &[110], &[]);
+    controller_serves(
+        site,
+        "rdmanet_pool_condition{pool=\"full\",condition=\"Exhausted\"} 1",
+    )
+    .await;
+    controller_serves(site, "rdmanet_pool_addresses_used{pool=\"full\"} 6").await;
+    scrape(&mut scrapes, site, node);
+    node.refused("full", &Attachment::of("one"), &[110], &[]);
+    scrape(&mut scrapes, site, node);
+    assert_eq!(
+        of_the_cluster(scrapes.alerts()),
+        [
+            "RdmanetPoolNearlyFull: More than 90 % of pool full is in use",
+            "RdmanetPoolExhausted: Pool full has no address left",
+            "RdmanetAddsRefused: Agents refuse addresses of pool full with code 110",
+        ]
+    );
+    for number in 0..6 {
+        node.del("full", &Attachment::of(&format!("p{number}")));
+    }
+    site.delete("full").await;
+}
+
+async fn a_spec_that_is_not_in_force(site: &Site, node: &Member) {
+    let nothing_left = json!([{ "subnet": "10.1.0.0/24", "gateway": "none", "exclude": ["10.1.0.0/24"] }]);
+    site.edit("rail0", json!({ "spec": { "ranges": nothing_left } }))
+        .await;
+    controller_serves(
+        site,
+        "rdmanet_pool_condition{pool=\"rail0\",condition=\"Degraded\"} 1",
+    )
+    .await;
+    let expected = ["RdmanetPoolNotInForce: The spec of pool rail0 is not in force"];
+    until("one alert fires", async || {
+        let targets = [
+            ("controller", site.controller.get("/metrics")),
+            ("a", node.get("/metrics")),
+        ];
+        of_the_cluster(alerts_at_once(&targets)) == expected
+    })
+    .await;
+}
+
+/// Applies `fault` to each CREATE of an address from now on.
+fn on_creates(proxy: &Proxy, fault: Fault) {
+    proxy.decide(
+        move |method, path| match (method, path.ends_with("/ipaddresses")) {
+            ("POST", true) => fault,
+            _ => Fault::None,
+        },
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_and_slow_requests_to_the_api_server_fire_an_alert() {
+    let site = Site::new().await;
+    let proxy = Proxy::start(&site.server).await;
+    let node = Member::new(&site.server, "a", &[]).await;
+    node.go_through(&proxy, &site.server);
+    node.start();
+    let mut spec = simple("10.1.0.0/24");
+    spec["allocation"] = json!("PerAddress");
+    spec.as_object_mut().unwrap().remove("blockSize");
+    site.pool("each", spec).await;
+    until("the pool is here", async || node.file("each").is_object()).await;
+    controller_serves(&site, "rdmanet_controller_leader 1").await;
+    node.add_soon("each", &Attachment::of("fast")).await;
+    // Some alerts are about the sum over all nodes: forty nodes have the same trouble.
+    let names: Vec<String> = (0..40).map(|number| format!("node-{number}")).collect();
+    let cluster = || {
+        let mut targets = vec![("controller", site.controller.get("/metrics"))];
+        let served = node.get("/metrics");
+        targets.extend(names.iter().map(|name| (name.as_str(), served.clone())));
+        targets
+    };
+    // Prometheus sees no growth of a counter that it sees for the first time.
+    on_creates(&proxy, Fault::Status(500));
+    node.call("ADD", "each", &Attachment::of("failed"));
+    let mut scrapes = Scrapes::default();
+    scrapes.add(&cluster());
+    node.call("ADD", "each", &Attachment::of("failed"));
+    on_creates(&proxy, Fault::Delay(Duration::from_millis(2500)));
+    node.call("ADD", "each", &Attachment::of("slow"));
+    scrapes.add(&cluster());
+    let alerts = scrapes.alerts();
+    for alert in [
+        "RdmanetSlowAnswers: One plugin request in a hundred takes longer than 2 s",
+        "RdmanetApiErrors: Requests of rdmanet to the API server fail: overload",
+    ] {
+        assert!(alerts.iter().any(|it| it == alert), "no {alert} in {alerts:?}");
+    }
+}

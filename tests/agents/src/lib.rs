@@ -11,12 +11,12 @@
     reason = "a fixture that cannot be made fails its test, and says why"
 )]
 
-pub mod alerts;
 pub mod controller;
 pub mod ledger;
 pub mod member;
 pub mod named;
 pub mod pools;
+pub mod scrapes;
 
 pub use controller::Controller;
 pub use ledger::Ledger;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Pods that ended without DEL.
 
-use agents::alerts::alerts_at_once;
+use agents::scrapes::alerts_at_once;
 use agents::{Attachment, Member, Named, Site};
 use apiserver::install::until;
 use std::time::Duration;

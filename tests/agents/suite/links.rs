@@ -2,7 +2,7 @@
 //! What the agent reports about a node's links: a real agent on a real kernel, whose cables the test pulls.
 
 use crate::events::events;
-use agents::alerts::alerts_at_once;
+use agents::scrapes::alerts_at_once;
 use agents::{InTurn, Member, Site};
 use apiserver::audit::Mark;
 use apiserver::install::{documents, manifests, until};

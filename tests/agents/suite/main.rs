@@ -10,7 +10,6 @@
 #![allow(clippy::print_stdout, reason = "what was done is part of the run's record")]
 
 mod addresses;
-mod alerts;
 mod deadlines;
 mod edits;
 mod events;
@@ -22,6 +21,7 @@ mod life;
 mod links;
 mod lost;
 mod lost_del;
+mod monitoring;
 mod nodes;
 mod orphans;
 mod proxied;

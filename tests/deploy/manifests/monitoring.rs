@@ -72,7 +72,7 @@ fn metrics_of(alert: &str) -> Vec<String> {
 fn every_alert_is_fired_by_a_test() {
     let file = workspace().join("conf/monitoring/alerts.yaml");
     let all: Value = serde_norway::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
-    let suite = ["alerts.rs", "links.rs", "garbage.rs"]
+    let suite = ["monitoring.rs", "links.rs", "garbage.rs"]
         .map(|file| std::fs::read_to_string(workspace().join("tests/agents/suite").join(file)).unwrap());
     for rule in all["groups"][0]["rules"].as_array().unwrap() {
         let alert = format!("\"{}: ", rule["alert"].as_str().unwrap());

@@ -3,10 +3,10 @@ module rdmanet/tests/go/checks
 go 1.26.7
 
 tool (
-	rdmanet/tests/go/checks/alertcheck
 	rdmanet/tests/go/checks/bomcheck
 	rdmanet/tests/go/checks/kstatus
 	rdmanet/tests/go/checks/promcheck
+	rdmanet/tests/go/checks/promeval
 )
 
 require (

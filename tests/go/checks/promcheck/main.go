@@ -7,9 +7,8 @@
 // A rule file (.yaml) is read by model/rulefmt, which `promtool check rules` calls. promtool itself links a client of every cloud
 // for service discovery, and takes many times as long to build.
 //
-// A dashboard (.json) is read by the types that Grafana generates from its schema, which refuse an unknown field, a missing one and
-// an option that the panel does not have. Each query is then read by the parser of PromQL, with Grafana's variables replaced.
-// Grafana's dashboard-linter links Loki, and takes many times as long to build.
+// A dashboard (.json) is read by package board. Each query is then read by the parser of PromQL. Grafana's dashboard-linter links
+// Loki, and takes many times as long to build.
 package main
 
 import (
@@ -19,15 +18,13 @@ import (
 	"os"
 	"path/filepath"
 	"sort"
-	"strings"
 
-	"github.com/grafana/grafana-foundation-sdk/go/cog/plugins"
-	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
-	"github.com/grafana/grafana-foundation-sdk/go/prometheus"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/promql/parser"
+
+	"rdmanet/tests/go/checks/board"
 )
 
 var pql = parser.NewParser(parser.Options{})
@@ -47,52 +44,17 @@ func rules(file string) ([]string, error) {
 	return all, nil
 }
 
-// parse reads a dashboard. Grafana accepts one without title, uid or schemaVersion, and makes them up.
-func parse(file string) (*dashboard.Dashboard, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	var board dashboard.Dashboard
-	if err := board.UnmarshalJSONStrict(text); err != nil {
-		return nil, err
-	}
-	if err := board.Validate(); err != nil {
-		return nil, err
-	}
-	if board.Title == nil || board.Uid == nil || board.SchemaVersion == 0 {
-		return nil, errors.New("a dashboard has title, uid and schemaVersion")
-	}
-	return &board, nil
-}
-
 // queries returns the expressions of a dashboard.
 func queries(file string) ([]string, error) {
-	board, err := parse(file)
+	all, err := board.Queries(file)
 	if err != nil {
 		return nil, err
 	}
-	var all []string
-	seen := map[uint32]string{}
-	variables := strings.NewReplacer("$__rate_interval", "5m", "$job", ".+")
-	for number, one := range board.Panels {
-		panel := one.Panel
-		if panel == nil || panel.Id == nil || panel.Title == nil || len(panel.Targets) == 0 {
-			return nil, fmt.Errorf("panel %d of the file has no id, title or query", number)
-		}
-		if other, taken := seen[*panel.Id]; taken {
-			return nil, fmt.Errorf("panels %q and %q have one id", other, *panel.Title)
-		}
-		seen[*panel.Id] = *panel.Title
-		for _, target := range panel.Targets {
-			query, ok := target.(*prometheus.Dataquery)
-			if !ok {
-				return nil, fmt.Errorf("panel %q has a query that is not for Prometheus: %T", *panel.Title, target)
-			}
-			all = append(all, variables.Replace(query.Expr))
-		}
+	var exprs []string
+	for _, query := range all {
+		exprs = append(exprs, query.Expr)
 	}
-	return all, nil
+	return exprs, nil
 }
 
 // metrics returns the names that an expression selects.
@@ -137,7 +99,6 @@ func check(file string, names map[string]bool) error {
 }
 
 func main() {
-	plugins.RegisterDefaultPlugins()
 	names := map[string]bool{}
 	for _, file := range os.Args[1:] {
 		if err := check(file, names); err != nil {

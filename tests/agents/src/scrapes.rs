@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The alerts of `conf/monitoring` that fire, evaluated by Prometheus' own code (`tests/go/checks/alertcheck`) with what agents and
+//! Alerts and dashboard of `conf/monitoring`, evaluated by Prometheus' own code (`tests/go/checks/promeval`) with what agents and
 //! controllers serve.
 
 use std::fs;
@@ -44,10 +44,19 @@ impl Scrapes {
 
     /// A line for each alert that would fire at the last moment once it held long enough: its name and its summary.
     pub fn alerts(&self) -> Vec<String> {
-        let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conf/monitoring/alerts.yaml");
+        self.evaluate("alerts.yaml")
+    }
+
+    /// A line for each query of the dashboard: the number of series that it finds, and the title of its panel.
+    pub fn panels(&self) -> Vec<String> {
+        self.evaluate("dashboard.json")
+    }
+
+    fn evaluate(&self, file: &str) -> Vec<String> {
+        let monitoring = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conf/monitoring");
         let moments = (1..=self.moments).map(|moment| self.dir.path().join(moment.to_string()));
-        let output = Command::new(checks().join("alertcheck"))
-            .arg(rules)
+        let output = Command::new(checks().join("promeval"))
+            .arg(monitoring.join(file))
             .args(moments)
             .output()
             .unwrap();

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command alertcheck prints the alerts that fire, as Prometheus would send them.
+// Command promeval evaluates alert rules or a dashboard as Prometheus does, with what targets served.
 //
-//	alertcheck RULES DIR...
+//	promeval FILE DIR...
 //
 // Each DIR is one moment, five minutes after the one before. It has a file for each target that Prometheus scraped then: its name
 // becomes the label `instance`, its content is the response of the target, with its headers. Prometheus' own code parses the metrics,
-// as their Content-Type says, and the rules, evaluates each expression at the last moment, and expands the annotations, in which a
-// label that the alert lacks is an error. The time that an alert has to hold (`for`) does not count. Each line is the name of an
-// alert and its summary.
+// as their Content-Type says, and evaluates each expression at the last moment.
+//
+// For rules (.yaml) a line is printed for each alert that fires: its name and its summary. The time that an alert has to hold (`for`)
+// does not count. A label that an annotation names and the alert lacks is an error.
+//
+// For a dashboard (.json) a line is printed for each query: the number of series that it finds, and the title of its panel.
 package main
 
 import (
@@ -38,6 +41,8 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 	"github.com/prometheus/prometheus/tsdb/chunks"
 	"github.com/prometheus/prometheus/util/annotations"
+
+	"rdmanet/tests/go/checks/board"
 )
 
 const interval = 5 * time.Minute
@@ -166,20 +171,36 @@ func expand(text, name string, of promql.Sample, now time.Time) (string, error) 
 	return expander.Expand()
 }
 
-// fire prints a line for each result of the rule.
-func fire(engine *promql.Engine, all *series, rule rulefmt.Rule, now time.Time) error {
-	query, err := engine.NewInstantQuery(context.Background(), all, nil, rule.Expr, now)
+// evaluator knows what was scraped, and the last moment.
+type evaluator struct {
+	engine *promql.Engine
+	all    *series
+	now    time.Time
+}
+
+func (e evaluator) evaluate(expr string) (promql.Vector, error) {
+	query, err := e.engine.NewInstantQuery(context.Background(), e.all, nil, expr, e.now)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer query.Close()
-	vector, err := query.Exec(context.Background()).Vector()
+	found, err := query.Exec(context.Background()).Vector()
+	if err != nil {
+		return nil, err
+	}
+	// The result belongs to the query.
+	return append(promql.Vector{}, found...), nil
+}
+
+// fire prints a line for each result of the rule.
+func (e evaluator) fire(rule rulefmt.Rule) error {
+	found, err := e.evaluate(rule.Expr)
 	if err != nil {
 		return err
 	}
-	for _, one := range vector {
+	for _, one := range found {
 		for annotation, text := range rule.Annotations {
-			line, err := expand(text, rule.Alert, one, now)
+			line, err := expand(text, rule.Alert, one, e.now)
 			if err != nil {
 				return fmt.Errorf("annotation %s: %w", annotation, err)
 			}
@@ -191,11 +212,37 @@ func fire(engine *promql.Engine, all *series, rule rulefmt.Rule, now time.Time) 
 	return nil
 }
 
-func check(rules string, moments []string) error {
-	groups, errs := rulefmt.ParseFile(rules, false, model.UTF8Validation, pql, slog.Default())
+func (e evaluator) rules(file string) error {
+	groups, errs := rulefmt.ParseFile(file, false, model.UTF8Validation, pql, slog.Default())
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
+	for _, group := range groups.Groups {
+		for _, rule := range group.Rules {
+			if err := e.fire(rule); err != nil {
+				return fmt.Errorf("alert %s: %w", rule.Alert, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (e evaluator) dashboard(file string) error {
+	queries, err := board.Queries(file)
+	if err != nil {
+		return err
+	}
+	for _, query := range queries {
+		found, err := e.evaluate(query.Expr)
+		if err != nil {
+			return fmt.Errorf("panel %s: %w", query.Panel, err)
+		}
+		fmt.Println(len(found), query.Panel)
+	}
+	return nil
+}
+
+func run(file string, moments []string) error {
 	at := func(number int) time.Time { return time.Unix(0, 0).Add(time.Duration(number+1) * interval) }
 	all, err := read(moments, at)
 	if err != nil {
@@ -204,22 +251,19 @@ func check(rules string, moments []string) error {
 	engine := promql.NewEngine(promql.EngineOpts{
 		MaxSamples: 1_000_000, Timeout: time.Minute, LookbackDelta: interval, Parser: pql,
 	})
-	for _, group := range groups.Groups {
-		for _, rule := range group.Rules {
-			if err := fire(engine, all, rule, at(len(moments)-1)); err != nil {
-				return fmt.Errorf("alert %s: %w", rule.Alert, err)
-			}
-		}
+	e := evaluator{engine, all, at(len(moments) - 1)}
+	if filepath.Ext(file) == ".json" {
+		return e.dashboard(file)
 	}
-	return nil
+	return e.rules(file)
 }
 
 func main() {
 	if len(os.Args) < 3 {
-		fmt.Fprintln(os.Stderr, "usage: alertcheck RULES DIR...")
+		fmt.Fprintln(os.Stderr, "usage: promeval FILE DIR...")
 		os.Exit(1)
 	}
-	if err := check(os.Args[1], os.Args[2:]); err != nil {
+	if err := run(os.Args[1], os.Args[2:]); err != nil {
 		fmt.Fprintf(os.Stderr, "%v\n", err)
 		os.Exit(1)
 	}

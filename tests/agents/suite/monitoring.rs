@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Each alert of `conf/monitoring` fires for its cause, with the metrics that agents and controllers serve in that state.
+//! Each alert of `conf/monitoring` fires for its cause, with the metrics that agents and controllers serve in that state, and the
+//! panels of the dashboard find these metrics.
 //!
 //! The alerts about links and about lost sandboxes are tested where these are (`links`, `garbage`).
 
-use agents::alerts::{Scrapes, alerts_at_once};
 use agents::pools::simple;
+use agents::scrapes::{Scrapes, alerts_at_once};
 use agents::{Attachment, Member, Site};
 use apiserver::install::until;
 use apiserver::{Fault, Proxy};
@@ -105,10 +106,26 @@ async fn a_full_pool(site: &Site, node: &Member) {
             "RdmanetAddsRefused: Agents refuse addresses of pool full with code 110",
         ]
     );
+    panels_have_data(&scrapes);
     for number in 0..6 {
         node.del("full", &Attachment::of(&format!("p{number}")));
     }
     site.delete("full").await;
+}
+
+fn panels_have_data(scrapes: &Scrapes) {
+    // Nothing has failed, and no block was returned.
+    let empty = [
+        "0 Requests that fail",
+        "0 Links without carrier",
+        "0 Blocks: claims and returns",
+    ];
+    for panel in scrapes.panels() {
+        assert!(
+            !panel.starts_with("0 ") || empty.contains(&panel.as_str()),
+            "{panel}"
+        );
+    }
 }
 
 async fn a_spec_that_is_not_in_force(site: &Site, node: &Member) {
@@ -172,6 +189,8 @@ async fn failed_and_slow_requests_to_the_api_server_fire_an_alert() {
     on_creates(&proxy, Fault::Delay(Duration::from_millis(2500)));
     node.call("ADD", "each", &Attachment::of("slow"));
     scrapes.add(&cluster());
+    let panels = scrapes.panels();
+    assert!(panels.contains(&"1 Requests that fail".to_owned()), "{panels:?}");
     let alerts = scrapes.alerts();
     for alert in [
         "RdmanetSlowAnswers: One plugin request in a hundred takes longer than 2 s",

@@ -189,8 +189,9 @@ async fn failed_and_slow_requests_to_the_api_server_fire_an_alert() {
     on_creates(&proxy, Fault::Delay(Duration::from_millis(2500)));
     node.call("ADD", "each", &Attachment::of("slow"));
     scrapes.add(&cluster());
-    let panels = scrapes.panels();
-    assert!(panels.contains(&"1 Requests that fail".to_owned()), "{panels:?}");
+    // A busy machine may have requests that time out, too.
+    let failed = |panel: &String| panel.ends_with(" Requests that fail") && !panel.starts_with("0 ");
+    assert!(scrapes.panels().iter().any(failed), "{:?}", scrapes.panels());
     let alerts = scrapes.alerts();
     for alert in [
         "RdmanetSlowAnswers: One plugin request in a hundred takes longer than 2 s",

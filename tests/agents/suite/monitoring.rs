@@ -56,17 +56,22 @@ async fn each_alert_fires_for_its_cause_only() {
         "the cluster is healthy"
     );
 
-    no_leader(&node);
+    one_target_only(&site, &node);
     two_versions(&node, &site);
     a_full_pool(&site, &node).await;
     a_spec_that_is_not_in_force(&site, &node).await;
 }
 
-fn no_leader(node: &Member) {
+fn one_target_only(site: &Site, node: &Member) {
     let alerts = alerts_at_once(&[("a", node.get("/metrics"))]);
     assert_eq!(
         of_the_cluster(alerts),
         ["RdmanetNoLeader: No rdmanet-controller works"]
+    );
+    let alerts = alerts_at_once(&[("controller", site.controller.get("/metrics"))]);
+    assert_eq!(
+        of_the_cluster(alerts),
+        ["RdmanetNoAgentScraped: Prometheus has metrics of no rdmanet-agent"]
     );
 }
 

@@ -118,8 +118,7 @@ fn clear_earlier(context: &mut AddContext<'_>, entry: &mut Entry) -> Result<(), 
         return Ok(());
     };
     let attachment = context.attachment;
-    let hardware =
-        intent.device.is_some() || intent.rdma.as_ref().is_some_and(|grant| grant.moved().is_some());
+    let hardware = intent.device.is_some() || intent.moved().is_some();
     let complete = entry.done && intent.netns_id == context.netns.id();
     if complete && !(hardware && pod_link(context.kernel, attachment.ifname.as_str())?.is_none()) {
         return Ok(());

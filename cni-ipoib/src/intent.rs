@@ -51,3 +51,10 @@ pub struct Intent {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub made: Vec<Made>,
 }
+
+impl Intent {
+    /// The RDMA device that moves into the pod, if one does.
+    pub(crate) fn moved(&self) -> Option<&Identity> {
+        self.rdma.as_ref()?.moved()
+    }
+}

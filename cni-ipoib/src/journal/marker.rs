@@ -41,7 +41,7 @@ impl Taken {
     fn is_in(self, intent: &Intent) -> bool {
         match self {
             Self::Link => intent.device.is_some(),
-            Self::RdmaDevice => intent.rdma.as_ref().is_some_and(|grant| grant.moved().is_some()),
+            Self::RdmaDevice => intent.moved().is_some(),
         }
     }
 }

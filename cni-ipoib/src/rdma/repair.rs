@@ -52,7 +52,7 @@ fn of_dead_pods(from: &Sources<'_>) -> Result<Vec<Identity>, Error> {
     let (living, dead): (Vec<_>, Vec<_>) = takers(from.state, Taken::RdmaDevice)?
         .into_iter()
         .partition(Written::lives);
-    let moved = |of: &Written| of.intent.rdma.as_ref()?.moved().cloned();
+    let moved = |of: &Written| of.intent.moved().cloned();
     let taken: Vec<Identity> = living.iter().filter_map(moved).collect();
     let left = dead.iter().filter_map(moved);
     Ok(left

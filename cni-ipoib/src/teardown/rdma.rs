@@ -5,6 +5,7 @@
 use super::{Caller, DetachTarget};
 use crate::device::function::require_bound;
 use crate::error::Error;
+use crate::intent::Intent;
 use crate::netns::pod_if_there;
 use crate::rdma::movable::{Holder, holders};
 use crate::rdma::transfer::{await_return, bring_back};
@@ -16,7 +17,7 @@ use crate::rdma::transfer::{await_return, bring_back};
 pub(super) fn return_device(caller: &Caller<'_>, target: &DetachTarget<'_>) -> Result<(), Error> {
     let node = caller.node;
     let intent = target.intent.as_ref();
-    let Some(identity) = intent.and_then(|intent| intent.rdma.as_ref()?.moved()) else {
+    let Some(identity) = intent.and_then(Intent::moved) else {
         return Ok(());
     };
     for (path, id) in target.namespaces() {

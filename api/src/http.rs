@@ -87,23 +87,22 @@ pub async fn run(listener: TcpListener, daemon: Arc<impl Health>, supervisor: Su
 }
 
 fn respond<B>(daemon: &impl Health, request: &Request<B>) -> Response<Full<Bytes>> {
-    let path = request.uri().path();
-    let (status, body) = match path {
-        "/metrics" => (StatusCode::OK, daemon.metrics()),
+    let (status, format, body) = match request.uri().path() {
+        "/metrics" => (StatusCode::OK, OPEN_METRICS, daemon.metrics()),
         // A process that responds is alive. It is useful even without the API server.
-        "/healthz" => (StatusCode::OK, "ok\n".to_owned()),
+        "/healthz" => (StatusCode::OK, PLAIN, "ok\n".to_owned()),
         "/readyz" => match daemon.ready() {
-            Ok(()) => (StatusCode::OK, "ok\n".to_owned()),
-            Err(missing) => (StatusCode::SERVICE_UNAVAILABLE, format!("{missing}\n")),
+            Ok(()) => (StatusCode::OK, PLAIN, "ok\n".to_owned()),
+            Err(missing) => (StatusCode::SERVICE_UNAVAILABLE, PLAIN, format!("{missing}\n")),
         },
         _ => (
             StatusCode::NOT_FOUND,
+            PLAIN,
             "there are /metrics, /healthz and /readyz\n".to_owned(),
         ),
     };
     let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = status;
-    let format = if path == "/metrics" { OPEN_METRICS } else { PLAIN };
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(format));
     response

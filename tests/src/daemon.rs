@@ -5,6 +5,7 @@
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::Value;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -146,6 +147,13 @@ impl Drop for Daemon {
             eprint!("{}", self.last_words());
         }
     }
+}
+
+/// The address in the last line of a daemon's `log` that has this sentence.
+pub fn address(log: &str, sentence: &str) -> Option<String> {
+    let line = log.lines().rev().find(|line| line.contains(sentence))?;
+    let line: Value = serde_json::from_str(line).ok()?;
+    Some(line["address"].as_str()?.to_owned())
 }
 
 /// The response to GET of `path` from the HTTP server at `address`, with its headers.

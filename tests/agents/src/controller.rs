@@ -6,7 +6,6 @@
 use apiserver::identity::controller_token;
 use apiserver::{Proxy, Server};
 use kube::config::Kubeconfig;
-use serde_json::Value;
 use std::ops::Deref;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
@@ -127,13 +126,8 @@ impl Controller {
 
     /// The response of the replica to GET of `path`, with its headers.
     pub fn get(&self, path: &str) -> String {
-        let log = self.log();
-        let line = log
-            .lines()
-            .rev()
-            .find(|line| line.contains("serving metrics and health"));
-        let line: Value = serde_json::from_str(line.unwrap()).unwrap();
-        daemon::get(line["address"].as_str().unwrap(), path)
+        let address = daemon::address(&self.log(), "serving metrics and health");
+        daemon::get(&address.expect("the controller listens"), path)
     }
 
     /// The replica's name in the lease.

@@ -240,15 +240,9 @@ impl Member {
 
     /// The address on which the running agent serves metrics.
     pub fn listens(&self) -> Option<String> {
-        let line = self
-            .log()
-            .get(self.log_start.load(Ordering::SeqCst)..)?
-            .lines()
-            .rev()
-            .find(|line| line.contains("the agent listens"))?
-            .to_owned();
-        let line: Value = serde_json::from_str(&line).ok()?;
-        Some(line["address"].as_str()?.to_owned())
+        let log = self.log();
+        let since_start = log.get(self.log_start.load(Ordering::SeqCst)..)?;
+        daemon::address(since_start, "the agent listens")
     }
 
     /// Whether the agent's probe reports that it is ready.

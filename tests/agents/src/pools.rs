@@ -5,10 +5,10 @@ use crate::{Controller, Member};
 use api::block_layout::BlockCidr;
 use api::convert::{new_block, owner};
 use api::{Counters, IpAddress, IpBlock, IpPool, NodeRef};
-use apiserver::Server;
 use apiserver::identity::NAMESPACE;
 use apiserver::install::until;
 use apiserver::objects;
+use apiserver::{Proxy, Server};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -83,6 +83,14 @@ impl Site {
         let site = Self::new().await;
         let node = Member::running(&site.server, "a", &[]).await;
         (site, node)
+    }
+
+    /// A node whose agent reaches the API server through a proxy. The agent does not run yet.
+    pub async fn behind_proxy(&self, name: &str, flags: &[&str]) -> (Member, Proxy) {
+        let proxy = Proxy::start(&self.server).await;
+        let node = Member::new(&self.server, name, flags).await;
+        node.go_through(&proxy, &self.server);
+        (node, proxy)
     }
 
     /// Two nodes `a` and `b` with running agents.
@@ -301,6 +309,14 @@ pub fn simple(subnet: &str) -> Value {
         "blockSize": { "v4": 16 },
         "cooldownSeconds": 0,
     })
+}
+
+/// Like [`simple`], without blocks.
+pub fn per_address(subnet: &str) -> Value {
+    let mut spec = simple(subnet);
+    spec["allocation"] = json!("PerAddress");
+    spec.as_object_mut().unwrap().remove("blockSize");
+    spec
 }
 
 /// Like [`simple`], without blocks. A pod of a `StatefulSet` keeps its address.

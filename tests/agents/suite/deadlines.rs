@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A slow API server, or lost responses: the effect on plugins, and the objects that remain.
 
-use agents::pools::simple;
+use agents::pools::per_address;
 use agents::{Attachment, Member, Site};
 use api::NodeRef;
 use apiserver::install::until;
@@ -20,10 +20,7 @@ const HANGING: Fault = Fault::Delay(HANGS);
 
 /// A node whose agent reaches the API server through a proxy. The agent does not run yet.
 async fn behind(site: &Site, name: &str) -> (Member, Proxy) {
-    let proxy = Proxy::start(&site.server).await;
-    let node = Member::new(&site.server, name, &["--report-interval", "1h"]).await;
-    node.go_through(&proxy, &site.server);
-    (node, proxy)
+    site.behind_proxy(name, &["--report-interval", "1h"]).await
 }
 
 /// Applies `fault` to the first `count` claims from now on. Returns the number of claims so far.
@@ -136,9 +133,7 @@ async fn a_request_before_the_agent_has_listed_pools_gets_a_clear_error(site: &S
 }
 
 async fn continuous_requests_do_not_delay_a_pool_edit(site: &Site) {
-    let mut spec = simple("10.3.0.0/24");
-    spec["allocation"] = json!("PerAddress");
-    spec.as_object_mut().unwrap().remove("blockSize");
+    let spec = per_address("10.3.0.0/24");
     site.pool("each", spec).await;
     let node = Member::running(&site.server, "asking", &[]).await;
     until("the pool is here", async || node.file("each").is_object()).await;

@@ -2,7 +2,7 @@
 //! Repeated refusals, and their cost for the API server and the agent.
 
 use crate::events::events;
-use agents::pools::simple;
+use agents::pools::{per_address, simple};
 use agents::{Attachment, Member, Site};
 use apiserver::install::until;
 use serde_json::json;
@@ -16,9 +16,7 @@ async fn a_full_pool_refuses_a_pod_without_a_request_to_the_api_server() {
         &["--report-interval", "1h", "--observation-interval", "1h"],
     )
     .await;
-    let mut spec = simple("10.1.0.0/29");
-    spec["allocation"] = json!("PerAddress");
-    spec.as_object_mut().unwrap().remove("blockSize");
+    let spec = per_address("10.1.0.0/29");
     site.pool("each", spec).await;
     until("the pool is here", async || node.file("each").is_object()).await;
     for i in 0..6 {

@@ -58,9 +58,7 @@ async fn leave_object_without_lease(site: &Site, proxy: &Proxy, node: &Member) {
 #[test]
 fn a_late_delete_request_takes_no_address_from_a_pod_of_a_shared_block() {
     in_turn(async |site| {
-        let proxy = Proxy::start(&site.server).await;
-        let node = Member::new(&site.server, "late", &[]).await;
-        node.go_through(&proxy, &site.server);
+        let (node, proxy) = site.behind_proxy("late", &[]).await;
         node.start();
         let mut spec = simple("10.1.0.0/28");
         spec["reserved"] = json!(["10.1.0.9"]);

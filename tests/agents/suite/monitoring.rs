@@ -4,7 +4,7 @@
 //!
 //! The alerts about links and about lost sandboxes are tested where these are (`links`, `garbage`).
 
-use agents::pools::simple;
+use agents::pools::per_address;
 use agents::scrapes::{Scrapes, alerts_at_once};
 use agents::{Attachment, Member, Site};
 use apiserver::install::until;
@@ -71,7 +71,7 @@ fn one_target_only(site: &Site, node: &Member) {
     let alerts = alerts_at_once(&[("controller", site.controller.get("/metrics"))]);
     assert_eq!(
         of_the_cluster(alerts),
-        ["RdmanetNoAgentScraped: Prometheus has metrics of no rdmanet-agent"]
+        ["RdmanetNoAgentScraped: Prometheus scrapes no rdmanet-agent"]
     );
 }
 
@@ -166,13 +166,9 @@ fn on_creates(proxy: &Proxy, fault: Fault) {
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_and_slow_requests_to_the_api_server_fire_an_alert() {
     let site = Site::new().await;
-    let proxy = Proxy::start(&site.server).await;
-    let node = Member::new(&site.server, "a", &[]).await;
-    node.go_through(&proxy, &site.server);
+    let (node, proxy) = site.behind_proxy("a", &[]).await;
     node.start();
-    let mut spec = simple("10.1.0.0/24");
-    spec["allocation"] = json!("PerAddress");
-    spec.as_object_mut().unwrap().remove("blockSize");
+    let spec = per_address("10.1.0.0/24");
     site.pool("each", spec).await;
     until("the pool is here", async || node.file("each").is_object()).await;
     controller_serves(&site, "rdmanet_controller_leader 1").await;

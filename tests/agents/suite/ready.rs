@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The probes of an agent, on which a rolling update depends.
 
-use agents::{Member, Site};
+use agents::Site;
 use apiserver::install::until;
 use apiserver::{Fault, Proxy};
 use std::process::Command;
@@ -26,9 +26,7 @@ fn refuse(proxy: &Proxy, resource: &'static str) -> Arc<AtomicBool> {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_is_ready_only_while_it_receives_pools_and_blocks() {
     let site = Site::new().await;
-    let proxy = Proxy::start(&site.server).await;
-    let node = Member::new(&site.server, "a", &[]).await;
-    node.go_through(&proxy, &site.server);
+    let (node, proxy) = site.behind_proxy("a", &[]).await;
     for (resource, sentence) in [
         ("/ippools", "ippools.rdmanet.io"),
         ("/ipblocks", "ipblocks.rdmanet.io"),

@@ -5,6 +5,7 @@ use deploy::workspace;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;
+use tests::programs::checks;
 
 /// Runs a program, which must succeed, and returns its output.
 fn output(command: &mut Command) -> String {
@@ -19,13 +20,11 @@ fn output(command: &mut Command) -> String {
 
 /// Validates a bill against the schema of the specification and the SPDX list (`tests/go/checks/bomcheck`).
 fn validate(bill: &Path) -> Result<(), String> {
-    let go = workspace().join("tests/go");
-    let programs = output(Command::new(go.join("build")).args(["--group", "checks"]));
     let module = "github.com/CycloneDX/cyclonedx-go";
     let mut list = Command::new("go");
     list.args(["list", "-m", "-f", "{{.Dir}}", module]);
-    let module = output(list.current_dir(go.join("checks")));
-    let checked = Command::new(format!("{programs}/bomcheck"))
+    let module = output(list.current_dir(workspace().join("tests/go/checks")));
+    let checked = Command::new(checks().join("bomcheck"))
         .arg(format!("{module}/schema"))
         .arg(bill)
         .output()

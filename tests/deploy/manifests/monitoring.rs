@@ -7,6 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::{Selector, SelectorExt};
 use serde_json::{Value, json};
 use std::process::Command;
+use tests::programs::checks;
 
 /// The metrics in docs/operate.md. A test of the agent compares them with the code.
 fn explained() -> String {
@@ -17,17 +18,7 @@ fn explained() -> String {
 
 /// The output of `promcheck` for files of `conf/monitoring`.
 fn promcheck(files: &[&str]) -> Result<Vec<String>, String> {
-    let built = Command::new(workspace().join("tests/go/build"))
-        .args(["--group", "checks"])
-        .output()
-        .unwrap();
-    assert!(
-        built.status.success(),
-        "{}",
-        String::from_utf8_lossy(&built.stderr)
-    );
-    let directory = String::from_utf8(built.stdout).unwrap();
-    let output = Command::new(format!("{}/promcheck", directory.trim()))
+    let output = Command::new(checks().join("promcheck"))
         .args(files)
         .current_dir(workspace().join("conf/monitoring"))
         .output()
@@ -55,26 +46,34 @@ fn alerts_and_dashboard_parse_and_use_only_documented_metrics() {
     }
 }
 
+/// A file of `conf/monitoring`.
+fn content(file: &str) -> Value {
+    let text = std::fs::read_to_string(workspace().join("conf/monitoring").join(file)).unwrap();
+    serde_norway::from_str(&text).unwrap()
+}
+
+/// The output of `promcheck` for a new file.
+fn check_new(name: &str, content: &Value) -> Result<Vec<String>, String> {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join(name);
+    std::fs::write(&file, serde_json::to_vec(content).unwrap()).unwrap();
+    promcheck(&[file.to_str().unwrap()])
+}
+
 /// The metrics that an alert of `alerts.yaml` reads.
 fn metrics_of(alert: &str) -> Vec<String> {
-    let file = workspace().join("conf/monitoring/alerts.yaml");
-    let mut all: Value = serde_norway::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    let mut all = content("alerts.yaml");
     let rules = all["groups"][0]["rules"].as_array_mut().unwrap();
     rules.retain(|rule| rule["alert"] == alert);
-    let directory = tempfile::tempdir().unwrap();
-    let alone = directory.path().join("alone.yaml");
-    std::fs::write(&alone, serde_json::to_vec(&all).unwrap()).unwrap();
-    promcheck(&[alone.to_str().unwrap()]).unwrap()
+    check_new("alone.yaml", &all).unwrap()
 }
 
 /// The tests that fire alerts need agents, so they are in the agents' suite.
 #[test]
 fn every_alert_is_fired_by_a_test() {
-    let file = workspace().join("conf/monitoring/alerts.yaml");
-    let all: Value = serde_norway::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
     let suite = ["monitoring.rs", "links.rs", "garbage.rs"]
         .map(|file| std::fs::read_to_string(workspace().join("tests/agents/suite").join(file)).unwrap());
-    for rule in all["groups"][0]["rules"].as_array().unwrap() {
+    for rule in content("alerts.yaml")["groups"][0]["rules"].as_array().unwrap() {
         let alert = format!("\"{}: ", rule["alert"].as_str().unwrap());
         assert!(suite.iter().any(|text| text.contains(&alert)), "{alert}");
     }
@@ -135,26 +134,17 @@ fn the_pod_monitor_selects_ports_of_the_agent_and_of_the_controller() {
 
 #[test]
 fn an_alert_rule_that_prometheus_cannot_parse_is_refused() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("wrong.yaml");
-    std::fs::write(
-        &file,
-        "groups: [{ name: a, rules: [{ alert: A, expr: 'sum(rdmanet_blocks' }] }]",
-    )
-    .unwrap();
-    let error = promcheck(&[file.to_str().unwrap()]).unwrap_err();
+    let wrong =
+        json!({ "groups": [{ "name": "a", "rules": [{ "alert": "A", "expr": "sum(rdmanet_blocks" }] }] });
+    let error = check_new("wrong.yaml", &wrong).unwrap_err();
     assert!(error.contains("wrong.yaml"), "{error}");
 }
 
 /// The error of `promcheck` for the dashboard of `conf/monitoring` with one change.
 fn refusal(change: impl FnOnce(&mut Value)) -> String {
-    let text = std::fs::read(workspace().join("conf/monitoring/dashboard.json")).unwrap();
-    let mut dashboard = serde_json::from_slice(&text).unwrap();
+    let mut dashboard = content("dashboard.json");
     change(&mut dashboard);
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("wrong.json");
-    std::fs::write(&file, serde_json::to_vec(&dashboard).unwrap()).unwrap();
-    promcheck(&[file.to_str().unwrap()]).unwrap_err()
+    check_new("wrong.json", &dashboard).unwrap_err()
 }
 
 #[test]

@@ -1,19 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package board reads Grafana dashboards with the types that Grafana generates from its schema. They refuse an unknown field, a
-// missing one and an option that the panel does not have.
-package board
+// Package monitoring reads rule files and dashboards as Prometheus and Grafana do.
+//
+// A rule file is read by model/rulefmt, which `promtool check rules` calls. A dashboard is read by the types that Grafana generates
+// from its schema, which refuse an unknown field, a missing one and an option that the panel does not have.
+package monitoring
 
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 
 	"github.com/grafana/grafana-foundation-sdk/go/cog/plugins"
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
 	"github.com/grafana/grafana-foundation-sdk/go/prometheus"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/promql/parser"
 )
+
+// PromQL parses expressions.
+var PromQL = parser.NewParser(parser.Options{})
+
+// Rules returns the rules of all groups of a file.
+func Rules(file string) ([]rulefmt.Rule, error) {
+	groups, errs := rulefmt.ParseFile(file, false, model.UTF8Validation, PromQL, slog.Default())
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	var all []rulefmt.Rule
+	for _, group := range groups.Groups {
+		all = append(all, group.Rules...)
+	}
+	return all, nil
+}
 
 // Query is one query of a panel, with Grafana's variables replaced.
 type Query struct {

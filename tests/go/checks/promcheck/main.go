@@ -4,49 +4,39 @@
 //
 //	promcheck FILE...
 //
-// A rule file (.yaml) is read by model/rulefmt, which `promtool check rules` calls. promtool itself links a client of every cloud
-// for service discovery, and takes many times as long to build.
-//
-// A dashboard (.json) is read by package board. Each query is then read by the parser of PromQL. Grafana's dashboard-linter links
-// Loki, and takes many times as long to build.
+// Package monitoring reads a rule file (.yaml) or a dashboard (.json), and the parser of PromQL each of its queries. promtool links a
+// client of every cloud for service discovery, Grafana's dashboard-linter links Loki, and both take many times as long to build.
 package main
 
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"sort"
 
-	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/promql/parser"
 
-	"rdmanet/tests/go/checks/board"
+	"rdmanet/tests/go/checks/monitoring"
 )
-
-var pql = parser.NewParser(parser.Options{})
 
 // rules returns the expressions of a rule file.
 func rules(file string) ([]string, error) {
-	groups, errs := rulefmt.ParseFile(file, false, model.UTF8Validation, pql, slog.Default())
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
+	all, err := monitoring.Rules(file)
+	if err != nil {
+		return nil, err
 	}
-	var all []string
-	for _, group := range groups.Groups {
-		for _, rule := range group.Rules {
-			all = append(all, rule.Expr)
-		}
+	var exprs []string
+	for _, rule := range all {
+		exprs = append(exprs, rule.Expr)
 	}
-	return all, nil
+	return exprs, nil
 }
 
 // queries returns the expressions of a dashboard.
 func queries(file string) ([]string, error) {
-	all, err := board.Queries(file)
+	all, err := monitoring.Queries(file)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +49,7 @@ func queries(file string) ([]string, error) {
 
 // metrics returns the names that an expression selects.
 func metrics(expr string) ([]string, error) {
-	parsed, err := pql.ParseExpr(expr)
+	parsed, err := monitoring.PromQL.ParseExpr(expr)
 	if err != nil {
 		return nil, fmt.Errorf("%q: %w", expr, err)
 	}

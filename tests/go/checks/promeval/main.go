@@ -21,7 +21,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -35,19 +34,16 @@ import (
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/model/textparse"
 	"github.com/prometheus/prometheus/promql"
-	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/template"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 	"github.com/prometheus/prometheus/tsdb/chunks"
 	"github.com/prometheus/prometheus/util/annotations"
 
-	"rdmanet/tests/go/checks/board"
+	"rdmanet/tests/go/checks/monitoring"
 )
 
 const interval = 5 * time.Minute
-
-var pql = parser.NewParser(parser.Options{})
 
 // sample is a number at a time in milliseconds.
 type sample struct {
@@ -213,22 +209,20 @@ func (e evaluator) fire(rule rulefmt.Rule) error {
 }
 
 func (e evaluator) rules(file string) error {
-	groups, errs := rulefmt.ParseFile(file, false, model.UTF8Validation, pql, slog.Default())
-	if len(errs) > 0 {
-		return errors.Join(errs...)
+	rules, err := monitoring.Rules(file)
+	if err != nil {
+		return err
 	}
-	for _, group := range groups.Groups {
-		for _, rule := range group.Rules {
-			if err := e.fire(rule); err != nil {
-				return fmt.Errorf("alert %s: %w", rule.Alert, err)
-			}
+	for _, rule := range rules {
+		if err := e.fire(rule); err != nil {
+			return fmt.Errorf("alert %s: %w", rule.Alert, err)
 		}
 	}
 	return nil
 }
 
 func (e evaluator) dashboard(file string) error {
-	queries, err := board.Queries(file)
+	queries, err := monitoring.Queries(file)
 	if err != nil {
 		return err
 	}
@@ -249,7 +243,7 @@ func run(file string, moments []string) error {
 		return err
 	}
 	engine := promql.NewEngine(promql.EngineOpts{
-		MaxSamples: 1_000_000, Timeout: time.Minute, LookbackDelta: interval, Parser: pql,
+		MaxSamples: 1_000_000, Timeout: time.Minute, LookbackDelta: interval, Parser: monitoring.PromQL,
 	})
 	e := evaluator{engine, all, at(len(moments) - 1)}
 	if filepath.Ext(file) == ".json" {

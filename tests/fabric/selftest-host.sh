@@ -116,6 +116,7 @@ disks() {
 	local s
 	s=$(script disks <<-'EOF'
 		grep -c memory /sys/fs/cgroup/cgroup.controllers
+		[[ ! -e /proc/net/if_inet6 ]] && echo no IPv6
 		for disk in vda vdb; do
 			mkdir -p "/tmp/$disk"
 			mount -t ext4 "/dev/$disk" "/tmp/$disk" && cat "/tmp/$disk/word" 2>/dev/null
@@ -126,7 +127,7 @@ disks() {
 	)
 	truncate -s 16M "$dir/disk" "$dir/scratch"
 	mke2fs -q -t ext4 "$dir/disk" && mke2fs -q -t ext4 "$dir/scratch" || return
-	gives 0 "$run" --accounting --disk "$dir/disk" --scratch-disk "$dir/scratch" "$s" && is "$(<"$dir/out")" 1 || return
+	gives 0 "$run" --accounting --no-ipv6 --disk "$dir/disk" --scratch-disk "$dir/scratch" "$s" && is "$(<"$dir/out")" $'1\nno IPv6' || return
 	gives 1 "$run" --disk "$dir/disk" --scratch-disk "$dir/scratch" "$(script again <<<'grep -q memory /sys/fs/cgroup/cgroup.controllers')" || return
 	gives 0 "$run" --accounting --disk "$dir/disk" --scratch-disk "$dir/scratch" "$s" && is "$(<"$dir/out")" $'1\nvda'
 }

@@ -38,6 +38,26 @@ fn a_lower_mtu_stays_after_the_multicast_join_and_check_detects_a_change() {
     });
 }
 
+/// Below 1280 bytes a link has no IPv6.
+#[test]
+fn an_mtu_that_is_too_small_for_ipv6_serves_ipv4_and_refuses_an_ipv6_address() {
+    run(|node| {
+        let conf = network(node, &json!({"mtu": 1000}));
+        let pods = [node.pod(), node.pod()];
+        let target = address(&pods[0].attach(&conf, "net1"), false);
+        pods[1].attach(&conf, "net1");
+        reaches(&pods[1], &target);
+        for pod in &pods {
+            assert_eq!(pod.link("net1").mtu, 1000);
+            pod.check(&conf, "net1").done();
+            pod.detach(&conf, "net1");
+        }
+        let ipv6 = network(node, &json!({"mtu": 1000})).with("ipam", node.rdma_ipam("fd00:7::/64"));
+        pods[0].add(&ipv6, "net1").refused(5, &["IPv6", "1280 bytes"]);
+        assert!(pods[0].links().is_empty() && node.leases().is_empty());
+    });
+}
+
 #[test]
 fn an_mtu_above_the_limit_of_the_mode_is_refused_with_that_limit() {
     run_accelerated("", |node| {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 mod bond;
 mod fuzz;
+mod ipv6;
 mod moved;
 mod repair;
 

@@ -41,7 +41,7 @@ pub(super) fn prepare(
     kernel.enable_ipv6(&link.name).map_err(|source| Error::Io {
         what: "enable IPv6 in",
         path: format!("/proc/sys/net/ipv6/conf/{}/disable_ipv6", link.name).into(),
-        remedy: "the node's kernel must have IPv6, or the IPAM plugin give IPv4 addresses only",
+        remedy: "the node's kernel must have IPv6 and the interface an MTU of at least 1280 bytes, or the IPAM plugin give IPv4 addresses only",
         source,
     })
 }

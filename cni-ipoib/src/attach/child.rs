@@ -13,6 +13,9 @@ use common::netlink::{self, Link, LinkChange};
 use nix::errno::Errno;
 use std::time::Duration;
 
+/// On a link with a lower MTU in bytes the kernel has no IPv6 (`IPV6_MIN_MTU` of `include/uapi/linux/ipv6.h`).
+const IPV6_MIN_MTU: u32 = 1280;
+
 impl Attachable for Plan {
     fn interface(&self) -> &PodInterface {
         &self.interface
@@ -58,10 +61,12 @@ fn write_down(effects: &mut Effects<'_, '_>, links: &PodLinks) -> Result<(), Err
 /// Sets the alias, and the settings that must precede bringing the link up.
 fn configure(kernel: &mut dyn Kernel, link: &Link, plan: &Plan, mtu: Option<u32>) -> Result<(), Error> {
     let name = &plan.interface.ifname;
+    // Without IPv6 on the link the kernel refuses the whole request (`inet6_set_link_af`).
+    let has_ipv6 = link.addr_gen_mode.is_some() && mtu.is_none_or(|mtu| mtu >= IPV6_MIN_MTU);
     let before = LinkChange {
         alias: Some(&plan.interface.mark.alias),
         mtu,
-        addr_gen_mode: plan.child.addr_gen_mode,
+        addr_gen_mode: plan.child.addr_gen_mode.filter(|_| has_ipv6),
         ..LinkChange::default()
     };
     let step = || match mtu {

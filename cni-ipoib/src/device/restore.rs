@@ -162,23 +162,7 @@ fn restore_transport(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Re
 }
 
 fn restore_settings(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Result<(), Error> {
-    let alias = was.alias.as_deref().unwrap_or_default();
-    let mode = was
-        .addr_gen_mode()
-        .filter(|mode| link.addr_gen_mode != Some(*mode));
-    let change = LinkChange {
-        alias: (link.alias.as_deref().unwrap_or_default() != alias).then_some(alias),
-        group: (link.group != was.group).then_some(was.group),
-        address: address(link, was),
-        addr_gen_mode: mode,
-        ..LinkChange::default()
-    };
-    if change.alias.is_some() || change.group.is_some() || change.address.is_some() || mode.is_some() {
-        kernel
-            .change_link(Side::Host, link.index, &change)
-            .step(|| format!("set alias, group and address of {}", was.name))?;
-    }
-    // A separate request, and always: a new mode has just changed the MTU.
+    // Always on InfiniBand: a new mode has just changed the MTU.
     let mtu = LinkChange {
         mtu: Some(was.mtu),
         ..LinkChange::default()
@@ -188,7 +172,47 @@ fn restore_settings(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Res
             .change_link(Side::Host, link.index, &mtu)
             .step(|| format!("set MTU {} on {}", was.mtu, was.name))?;
     }
-    Ok(())
+    let alias = was.alias.as_deref().unwrap_or_default();
+    let change = LinkChange {
+        alias: (link.alias.as_deref().unwrap_or_default() != alias).then_some(alias),
+        group: (link.group != was.group).then_some(was.group),
+        address: address(link, was),
+        ..LinkChange::default()
+    };
+    if change.alias.is_some() || change.group.is_some() || change.address.is_some() {
+        kernel
+            .change_link(Side::Host, link.index, &change)
+            .step(|| format!("set alias, group and address of {}", was.name))?;
+    }
+    restore_addr_gen_mode(kernel, link, was)
+}
+
+/// Restores how the kernel makes the link-local address, after the MTU: below 1280 bytes a link has no IPv6, and
+/// the kernel refuses IPv6 settings.
+fn restore_addr_gen_mode(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Result<(), Error> {
+    let mode = was.addr_gen_mode();
+    if mode.is_none() || mode == link.addr_gen_mode {
+        return Ok(());
+    }
+    let step = || format!("restore the IPv6 settings of {}", was.name);
+    let now = kernel.link_by_index(Side::Host, link.index).step(step)?;
+    match now.and_then(|now| now.addr_gen_mode) {
+        None => {
+            tracing::warn!(
+                link = was.name,
+                "the link has no IPv6 now: its IPv6 settings are not restored"
+            );
+            Ok(())
+        }
+        now if now == mode => Ok(()),
+        Some(_) => {
+            let change = LinkChange {
+                addr_gen_mode: mode,
+                ..LinkChange::default()
+            };
+            kernel.change_link(Side::Host, link.index, &change).step(step)
+        }
+    }
 }
 
 /// The hardware address to restore. On InfiniBand the kernel sets it: a queue pair's number and the port's

@@ -59,6 +59,7 @@ impl Model {
                 fail_over_mac,
             },
             group: new.group,
+            addr_gen_mode: self.state.addr_gen_mode(1500),
             up: false,
             carrier: false,
             ..link(LinkLayer::Ethernet, index, new.name, "02:00:00:00:00:66")

@@ -27,6 +27,7 @@ impl Model {
         let mut made = link(parent.layer, self.next_index, new.name, "");
         made.address = new.address.cloned().unwrap_or_else(|| parent.address.clone());
         made.mtu = parent.mtu;
+        made.addr_gen_mode = self.state.addr_gen_mode(made.mtu);
         made.parent = Some(parent.index);
         made.group = new.group;
         made.up = false;

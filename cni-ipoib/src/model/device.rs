@@ -28,6 +28,7 @@ impl State {
         link.up = false;
         link.carrier = false;
         link.master = None;
+        link.addr_gen_mode = self.addr_gen_mode(link.mtu);
         self.left.carried.retain(|(of, _)| *of != link.index);
         self.left.sysctls.retain(|(of, _)| *of != link.name);
         self.forget(link.index);
@@ -96,6 +97,7 @@ impl State {
                         // On the host it gets the index that the test's sysfs shows.
                         index: link.index % 1000 + if to == Side::Pod { 1000 } else { 0 },
                         mtu: 4092,
+                        addr_gen_mode: self.addr_gen_mode(4092),
                         info,
                         device: link.device.clone(),
                         ..super::start::ipoib(0, "", 0xffff)

@@ -56,6 +56,18 @@ impl Fixture {
         }
     }
 
+    /// The same on a node without IPv6.
+    pub(crate) fn without_ipv6(self) -> Self {
+        {
+            let state = &mut self.kernel.set().state;
+            state.without_ipv6 = true;
+            for link in &mut state.host {
+                link.addr_gen_mode = None;
+            }
+        }
+        self
+    }
+
     /// The same with HCAs whose driver has no `IPoIB` data path.
     pub(crate) fn plain(self) -> Self {
         self.kernel.set().plain = true;

@@ -3,7 +3,9 @@ use super::device::LostState;
 use super::function::Virtual;
 use super::rdma::Subsystem;
 use crate::kernel::{Kernel, Side};
-use common::netlink::{Added, Address, Error, Ipv4Settings, Link, LinkChange, NewLink, RouteEntry, Rule};
+use common::netlink::{
+    Added, AddrGenMode, Address, Error, Ipv4Settings, Link, LinkChange, NewLink, RouteEntry, Rule,
+};
 use common::probe::Claim;
 use ipnetwork::IpNetwork;
 use nix::errno::Errno;
@@ -12,6 +14,9 @@ use std::io;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
+
+/// IPv6 ignores links of a lower MTU.
+const IPV6_MIN_MTU: u32 = 1280;
 
 /// The content of the two namespaces.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -32,6 +37,8 @@ pub(crate) struct State {
     pub(crate) rdma: Subsystem,
     pub(crate) left: LostState,
     pub(crate) functions: Vec<Virtual>,
+    /// The kernel was started with `ipv6.disable=1`, or lacks the module.
+    pub(crate) without_ipv6: bool,
 }
 
 /// Which requests fail; they are counted from 0.
@@ -205,9 +212,15 @@ impl State {
         self.rdma_devices_come_back();
     }
 
+    /// How IPv6 makes the link-local address of a new link of this MTU (`ipv6_add_dev` of `net/ipv6/addrconf.c`).
+    pub(super) fn addr_gen_mode(&self, mtu: u32) -> Option<AddrGenMode> {
+        (!self.without_ipv6 && mtu >= IPV6_MIN_MTU).then_some(AddrGenMode::Eui64)
+    }
+
     /// `netns_refund`: brings a link down, and changes its index and name if they are in use on the host.
     fn refund(&mut self, mut link: Link) {
         (link.master, link.up, link.carrier) = (None, false, false);
+        link.addr_gen_mode = self.addr_gen_mode(link.mtu);
         if self.host.iter().any(|other| other.index == link.index) {
             link.index = 1 + self
                 .host
@@ -248,6 +261,7 @@ impl Model {
             return self.enslave(side, index, master);
         }
         let (cap, carrier) = (self.mtu_cap, self.is_lit(side, index));
+        let of_new_mtu = change.mtu.map(|mtu| self.state.addr_gen_mode(cap.min(mtu)));
         let taken = |name: &str| {
             let others = self.state.on(side).iter().filter(|other| other.index != index);
             others.into_iter().any(|other| other.is_called(name))
@@ -266,6 +280,10 @@ impl Model {
         if change.name.is_some() && link.up {
             return errno(Errno::EBUSY);
         }
+        // validate_linkmsg and, after the MTU is set, inet6_set_link_af.
+        if change.addr_gen_mode.is_some() && link.addr_gen_mode.is_none() {
+            return errno(Errno::EAFNOSUPPORT);
+        }
         change.group.inspect(|group| link.group = *group);
         change
             .address
@@ -275,6 +293,12 @@ impl Model {
             .alias
             .inspect(|alias| link.alias = (!alias.is_empty()).then(|| (*alias).to_owned()));
         change.mtu.inspect(|mtu| link.mtu = cap.min(*mtu));
+        if let Some(of_new_mtu) = of_new_mtu {
+            link.addr_gen_mode = of_new_mtu.and(link.addr_gen_mode.or(of_new_mtu));
+        }
+        if change.addr_gen_mode.is_some() && link.addr_gen_mode.is_none() {
+            return errno(Errno::EAFNOSUPPORT);
+        }
         link.addr_gen_mode = change.addr_gen_mode.or(link.addr_gen_mode);
         change.up.inspect(|up| {
             link.up = *up;
@@ -431,8 +455,15 @@ impl Kernel for ModelKernel {
     }
 
     fn enable_ipv6(&mut self, ifname: &str) -> io::Result<()> {
-        self.ask(format!("enable IPv6 on {ifname}"), |_| Ok(()))
-            .map_err(to_io)
+        self.ask(format!("enable IPv6 on {ifname}"), |model| {
+            let link = model.state.pod.iter().find(|link| link.is_called(ifname));
+            match link.and_then(|link| link.addr_gen_mode) {
+                Some(_) => Ok(()),
+                // The directory of the link in /proc/sys/net/ipv6/conf is missing.
+                None => errno(Errno::ENOENT),
+            }
+        })
+        .map_err(to_io)
     }
 
     fn probe(&mut self, link: &Link, addresses: &[IpAddr]) -> io::Result<Option<Claim>> {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use common::cni::dispatch::Call;
 use common::cni::{Args, Attachment, Conf};
-use common::netlink::{HwAddress, IpoibMode, Link, LinkInfo, LinkLayer, OperState};
+use common::netlink::{AddrGenMode, HwAddress, IpoibMode, Link, LinkInfo, LinkLayer, OperState};
 use common::rdma::Pkey;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ pub(crate) fn link(layer: LinkLayer, index: u32, name: &str, address: &str) -> L
         kind: None,
         info: LinkInfo::Other,
         device: None,
-        addr_gen_mode: None,
+        addr_gen_mode: Some(AddrGenMode::Eui64),
     }
 }
 

@@ -46,6 +46,20 @@ fn pods_with_whole_cards_reach_each_other_and_return_them_unchanged() {
     });
 }
 
+/// Below 1280 bytes a link has no IPv6, and the kernel refuses the IPv6 settings of its snapshot.
+#[test]
+fn a_card_whose_mtu_the_pod_made_too_small_for_ipv6_is_restored() {
+    with_cards(|node| {
+        with_settings(node, "eth1", 1500, || {
+            let conf = whole_link(node, "eth1");
+            let pod = node.pod();
+            pod.attach(&conf, "net1");
+            pod.ip("link set net1 mtu 1000");
+            pod.detach(&conf, "net1");
+        });
+    });
+}
+
 #[test]
 fn a_card_is_found_by_pci_address_and_by_hardware_address() {
     with_cards(|node| {

@@ -69,6 +69,25 @@ fn dead<'n>(node: &'n Node, conf: &tests::Conf) -> Pod<'n> {
     pod
 }
 
+/// Below 1280 bytes a link has no IPv6, and the kernel refuses the IPv6 settings of its snapshot.
+#[test]
+fn a_link_whose_mtu_the_pod_made_too_small_for_ipv6_is_restored() {
+    in_both_modes(|node| {
+        with_settings(node, "ib1", 4092, || {
+            let conf = whole_link(node, "ib1");
+            for dies in [false, true] {
+                let pod = node.pod();
+                pod.attach(&conf, "net1");
+                pod.ip("link set net1 mtu 1000");
+                if dies {
+                    pod.die();
+                }
+                pod.detach(&conf, "net1");
+            }
+        });
+    });
+}
+
 #[test]
 fn del_restores_the_link_of_a_dead_pod() {
     in_both_modes(|node| {

@@ -22,6 +22,49 @@ fn del_gc_and_the_next_add_restore_the_link_of_a_dead_pod() {
     }
 }
 
+/// Below 1280 bytes a link has no IPv6, and the kernel refuses IPv6 settings.
+#[test]
+fn a_link_whose_mtu_the_pod_made_too_small_for_ipv6_is_restored() {
+    for way in WAYS {
+        for link in ["ib0", "ens1"] {
+            for dies in [false, true] {
+                let fixture = fixture(way);
+                let before = host(&fixture);
+                add(&fixture, link).unwrap();
+                for link in &mut fixture.kernel.set().state.pod {
+                    (link.mtu, link.addr_gen_mode) = (1000, None);
+                }
+                if dies {
+                    fixture.kernel.set().state.pod_dies();
+                    fixture.del_without_netns("c1").unwrap();
+                } else {
+                    fixture.del("c1").unwrap();
+                }
+                assert_eq!(host(&fixture), before, "{way:?} {link} {dies}");
+            }
+        }
+    }
+}
+
+/// The kernel may start without IPv6 while the snapshot of a link has an IPv6 setting.
+#[test]
+fn a_link_is_restored_without_its_ipv6_setting_if_ipv6_is_gone() {
+    let fixture = fixture(WAYS[0]);
+    add(&fixture, "ib0").unwrap();
+    {
+        let state = &mut fixture.kernel.set().state;
+        state.without_ipv6 = true;
+        for link in &mut state.pod {
+            link.addr_gen_mode = None;
+        }
+    }
+    fixture.del("c1").unwrap();
+    let state = fixture.kernel.state();
+    let ib0 = state.host.iter().find(|link| link.name == "ib0").unwrap();
+    assert!(ib0.up && ib0.mtu == 65520 && ib0.group == 7, "{ib0:?}");
+    assert_eq!(fixture.written_down(), [""; 0]);
+}
+
 #[test]
 fn a_dead_pods_link_gets_its_name_back() {
     let fixture = fixture(WAYS[0]);

@@ -25,6 +25,16 @@ const SETTINGS: [&str; 8] = [
     "neigh add 10.44.0.9 lladdr ADDRESS dev LINK nud permanent",
 ];
 
+/// Settings of its link that a pod may change. With an MTU below 1280 bytes the link has no IPv6.
+const BY_POD: [&str; 6] = [
+    "link set net1 mtu 1000",
+    "link set net1 arp off",
+    "link set net1 multicast off",
+    "link set net1 allmulticast on",
+    "link set net1 promisc on",
+    "link set net1 txqueuelen 77",
+];
+
 const RESETS: [&str; 6] = [
     "link property del dev LINK altname LINK-rail-number-one",
     "link set LINK alias ",
@@ -68,6 +78,22 @@ fn unchanged(node: &Node, test: impl FnOnce()) {
     let before = node.settled_snapshot(&[]);
     test();
     node.assert_as_before(&before, &[], "after the test");
+}
+
+/// Attaches a pod to the whole link, which it changes. DEL restores the link, whether the pod is alive or not.
+fn changed_by_its_pod(node: &Node, link: &str) {
+    let conf = whole_link(node, link);
+    for dies in [false, true] {
+        let pod = node.pod();
+        pod.attach(&conf, "net1");
+        for words in BY_POD {
+            pod.ip(words);
+        }
+        if dies {
+            pod.die();
+        }
+        pod.detach(&conf, "net1");
+    }
 }
 
 /// A network that moves `link` itself into the pod.

@@ -9,12 +9,9 @@ use crate::intent::Made;
 use crate::kernel::{Kernel, Side};
 use crate::mode::Mode;
 use crate::plan::{Child, Plan, PodInterface};
-use common::netlink::{self, Link, LinkChange};
+use common::netlink::{self, IPV6_MIN_MTU, Link, LinkChange};
 use nix::errno::Errno;
 use std::time::Duration;
-
-/// On a link with a lower MTU in bytes the kernel has no IPv6 (`IPV6_MIN_MTU` of `include/uapi/linux/ipv6.h`).
-const IPV6_MIN_MTU: u32 = 1280;
 
 impl Attachable for Plan {
     fn interface(&self) -> &PodInterface {

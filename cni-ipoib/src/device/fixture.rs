@@ -76,6 +76,8 @@ fn ib0() -> Link {
         alias: Some("to the storage".to_owned()),
         group: 7,
         mtu: 65520,
+        flags: 0x1200,
+        tx_queue: 256,
         addr_gen_mode: Some(AddrGenMode::None),
         device: Some("pci/0000:3b:00.0".to_owned()),
         // A link in connected mode has the flag RC in its address.

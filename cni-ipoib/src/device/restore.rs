@@ -8,7 +8,7 @@
 use crate::error::{Error, Step};
 use crate::intent::{Hardware, Snapshot};
 use crate::kernel::{Kernel, Side, links};
-use common::netlink::{HwAddress, Link, LinkChange, LinkLayer};
+use common::netlink::{HwAddress, IPV6_MIN_MTU, Link, LinkChange, LinkLayer};
 
 /// The link on `side`; `None` if it is not there.
 ///
@@ -162,16 +162,7 @@ fn restore_transport(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Re
 }
 
 fn restore_settings(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Result<(), Error> {
-    // Always on InfiniBand: a new mode has just changed the MTU.
-    let mtu = LinkChange {
-        mtu: Some(was.mtu),
-        ..LinkChange::default()
-    };
-    if link.mtu != was.mtu || was.ipoib.is_some() {
-        kernel
-            .change_link(Side::Host, link.index, &mtu)
-            .step(|| format!("set MTU {} on {}", was.mtu, was.name))?;
-    }
+    restore_mtu_and_packet_settings(kernel, link, was)?;
     let alias = was.alias.as_deref().unwrap_or_default();
     let change = LinkChange {
         alias: (link.alias.as_deref().unwrap_or_default() != alias).then_some(alias),
@@ -185,6 +176,59 @@ fn restore_settings(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Res
             .step(|| format!("set alias, group and address of {}", was.name))?;
     }
     restore_addr_gen_mode(kernel, link, was)
+}
+
+/// Restores the MTU, and how the link handles packets.
+///
+/// IPv6 on a link that arrives with `arp off` does not look for duplicate addresses (`ipv6_add_dev` of
+/// `net/ipv6/addrconf.c`). Such a link first gets an MTU that ends IPv6. With the former flags and MTU, IPv6 begins
+/// anew.
+fn restore_mtu_and_packet_settings(
+    kernel: &mut dyn Kernel,
+    link: &Link,
+    was: &Snapshot,
+) -> Result<(), Error> {
+    let set_mtu = |kernel: &mut dyn Kernel, bytes| {
+        let change = LinkChange {
+            mtu: Some(bytes),
+            ..LinkChange::default()
+        };
+        let step = || format!("set MTU {bytes} on {}", was.name);
+        kernel.change_link(Side::Host, link.index, &change).step(step)
+    };
+    let other_arp = was
+        .flags
+        .is_some_and(|flags| (flags ^ link.flags) & Link::NO_ARP != 0);
+    if other_arp {
+        set_mtu(kernel, IPV6_MIN_MTU - 1)?;
+    }
+    restore_packet_settings(kernel, link, was);
+    // Always on InfiniBand: a new mode has just changed the MTU.
+    if other_arp || link.mtu != was.mtu || was.ipoib.is_some() {
+        set_mtu(kernel, was.mtu)?;
+    }
+    Ok(())
+}
+
+/// Restores the flags, such as `arp`, and the length of the queue, and removes the XDP programs of the pod. The kernel
+/// keeps all three on a link that changes its namespace.
+fn restore_packet_settings(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) {
+    let settings = LinkChange {
+        flags: was.flags.filter(|flags| *flags != link.flags),
+        tx_queue: was.tx_queue.filter(|packets| *packets != link.tx_queue),
+        ..LinkChange::default()
+    };
+    let is_changed = settings.flags.is_some() || settings.tx_queue.is_some();
+    let left = link.xdp.iter().filter(|_| was.xdp == Some(false));
+    let without = left.map(|mode| LinkChange {
+        without_xdp: Some(*mode),
+        ..LinkChange::default()
+    });
+    for change in is_changed.then_some(settings).into_iter().chain(without) {
+        if let Err(error) = kernel.change_link(Side::Host, link.index, &change) {
+            tracing::warn!(link = was.name, ?change, %error, "cannot restore a setting of the link");
+        }
+    }
 }
 
 /// Restores how the kernel makes the link-local address, after the MTU: below 1280 bytes a link has no IPv6, and

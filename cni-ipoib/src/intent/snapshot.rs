@@ -36,6 +36,15 @@ pub struct Snapshot {
     pub mtu: u32,
     /// Whether it is administratively up.
     pub up: bool,
+    /// Its other flags ([`Link::flags`]). An earlier version recorded none, and neither of the next two.
+    #[serde(default)]
+    pub flags: Option<u32>,
+    /// The largest number of packets that wait for transmission.
+    #[serde(default)]
+    pub tx_queue: Option<u32>,
+    /// Whether an XDP program processes its packets. It stays on the link.
+    #[serde(default)]
+    pub xdp: Option<bool>,
     /// Its mode of making link-local addresses, with the name of `ip link`.
     pub addr_gen_mode: Option<String>,
     /// Its `IPoIB` mode, with the name of `ip link`, and whether user space joins multicast groups.

@@ -66,6 +66,9 @@ impl State {
         link.name = name;
         link.alias = change.alias.map(str::to_owned).or(link.alias);
         link.group = change.group.unwrap_or(link.group);
+        if to == Side::Host {
+            self.renew_ipv6(&link);
+        }
         self.on_mut(to).push(link);
         Ok(())
     }
@@ -122,7 +125,21 @@ impl State {
             if self.host.iter().any(|other| other.is_called(&link.name)) {
                 link.name = format!("dev{}", link.index);
             }
+            self.renew_ipv6(&link);
             self.host.push(link);
+        }
+    }
+
+    /// IPv6 begins or ends on a link of the host. With `arp off` it does not look for duplicate addresses
+    /// (`ipv6_add_dev`).
+    pub(super) fn renew_ipv6(&mut self, link: &Link) {
+        for (_, own) in self.left.sysctls.iter_mut().filter(|(of, _)| *of == link.name) {
+            own.retain(|key, _| !key.starts_with("ipv6/"));
+        }
+        self.left.sysctls.retain(|(_, own)| !own.is_empty());
+        if link.addr_gen_mode.is_some() && link.flags & Link::NO_ARP != 0 {
+            let set = Sysctls::from([("ipv6/conf/accept_dad".to_owned(), "-1".to_owned())]);
+            self.left.sysctls.push((link.name.clone(), set));
         }
     }
 }

@@ -4,7 +4,8 @@ use super::function::Virtual;
 use super::rdma::Subsystem;
 use crate::kernel::{Kernel, Side};
 use common::netlink::{
-    Added, AddrGenMode, Address, Error, Ipv4Settings, Link, LinkChange, NewLink, RouteEntry, Rule,
+    Added, AddrGenMode, Address, Error, IPV6_MIN_MTU, Ipv4Settings, Link, LinkChange, NewLink, RouteEntry,
+    Rule,
 };
 use common::probe::Claim;
 use ipnetwork::IpNetwork;
@@ -14,9 +15,6 @@ use std::io;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
-
-/// IPv6 ignores links of a lower MTU.
-const IPV6_MIN_MTU: u32 = 1280;
 
 /// The content of the two namespaces.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -285,6 +283,11 @@ impl Model {
             return errno(Errno::EAFNOSUPPORT);
         }
         change.group.inspect(|group| link.group = *group);
+        change.flags.inspect(|flags| link.flags = *flags);
+        change.tx_queue.inspect(|packets| link.tx_queue = *packets);
+        change
+            .without_xdp
+            .inspect(|mode| link.xdp.retain(|other| other != mode));
         change
             .address
             .inspect(|address| link.address = (*address).clone());
@@ -293,6 +296,7 @@ impl Model {
             .alias
             .inspect(|alias| link.alias = (!alias.is_empty()).then(|| (*alias).to_owned()));
         change.mtu.inspect(|mtu| link.mtu = cap.min(*mtu));
+        let had_ipv6 = link.addr_gen_mode.is_some();
         if let Some(of_new_mtu) = of_new_mtu {
             link.addr_gen_mode = of_new_mtu.and(link.addr_gen_mode.or(of_new_mtu));
         }
@@ -304,6 +308,10 @@ impl Model {
             link.up = *up;
             link.carrier = *up && carrier;
         });
+        let link = link.clone();
+        if side == Side::Host && link.addr_gen_mode.is_some() != had_ipv6 {
+            self.state.renew_ipv6(&link);
+        }
         self.state
             .ipv4
             .extend(change.ipv4.map(|settings| (index, settings)));

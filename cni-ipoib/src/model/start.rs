@@ -35,6 +35,9 @@ pub(crate) fn link(layer: LinkLayer, index: u32, name: &str, address: &str) -> L
         info: LinkInfo::Other,
         device: None,
         addr_gen_mode: Some(AddrGenMode::Eui64),
+        flags: 0x1000,
+        tx_queue: 1000,
+        xdp: Vec::new(),
     }
 }
 

@@ -11,6 +11,7 @@ mod property;
 pub(super) mod rule;
 pub(super) mod saved;
 mod virtual_function;
+pub(super) mod xdp;
 
 use super::error::Error;
 use super::socket::{Family, Socket, Wire};
@@ -105,7 +106,7 @@ impl Socket<Route> {
 
     /// Changes a link in one request.
     ///
-    /// The kernel applies the changes in its own order: address, MTU, group, name, alias, up or down, and
+    /// The kernel applies the changes in its own order: address, MTU, group, name, alias, flags and up or down, and
     /// then the address generation and the IPv4 settings (`do_setlink` of `net/core/rtnetlink.c`). To keep a
     /// link from generating an address when it comes up, set `addr_gen_mode` in a request before the one that
     /// sets `up`; likewise `ipv4`, whose settings the kernel reads when the link comes up.

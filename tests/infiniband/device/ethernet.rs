@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! An Ethernet card in a pod. The cards are virtio on PCI, which the kernel treats as hardware when a namespace ends.
 
-use super::{unchanged, whole_link, with_settings};
-use crate::fabric::{address, reaches, run, soon};
+use super::{changed_by_its_pod, unchanged, whole_link, with_settings};
+use crate::fabric::{address, printed, reaches, run, soon};
+use common::netlink::XdpMode;
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::Command;
 use tests::{Node, json};
 
 fn with_cards(test: impl FnOnce(&Node) + Send) {
@@ -46,15 +51,69 @@ fn pods_with_whole_cards_reach_each_other_and_return_them_unchanged() {
     });
 }
 
-/// Below 1280 bytes a link has no IPv6, and the kernel refuses the IPv6 settings of its snapshot.
 #[test]
-fn a_card_whose_mtu_the_pod_made_too_small_for_ipv6_is_restored() {
+fn a_card_that_its_pod_changed_is_restored() {
     with_cards(|node| {
-        with_settings(node, "eth1", 1500, || {
+        with_settings(node, "eth1", 1500, || changed_by_its_pod(node, "eth1"));
+    });
+}
+
+/// Calls `bpf(2)`, whose attributes are 64-bit words here.
+#[expect(unsafe_code, reason = "nix has no bpf(2)")]
+fn bpf(command: u32, attributes: &[u64]) -> i64 {
+    // SAFETY: the kernel reads the attributes, and what they point to, before the call returns.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            command,
+            attributes.as_ptr(),
+            size_of_val(attributes),
+        )
+    };
+    assert!(result >= 0, "bpf {command}: {}", std::io::Error::last_os_error());
+    result
+}
+
+/// Loads an XDP program that drops every packet, and pins it to this file.
+fn pin_program(file: &Path) {
+    let program: [u64; 2] = [0x0000_0001_0000_00b7, 0x95]; // r0 = XDP_DROP; exit
+    let address = |pointer: *const u8| u64::try_from(pointer.addr()).unwrap();
+    let xdp_of_two_instructions = 6 | 2 << 32;
+    let license = c"GPL";
+    let load = [
+        xdp_of_two_instructions,
+        address(program.as_ptr().cast()),
+        address(license.as_ptr().cast()),
+        0,
+        0,
+        0,
+    ];
+    let descriptor = bpf(5, &load);
+    let path = CString::new(file.as_os_str().as_bytes()).unwrap();
+    bpf(
+        6,
+        &[address(path.as_ptr().cast()), u64::try_from(descriptor).unwrap()],
+    );
+}
+
+#[test]
+fn an_xdp_program_of_a_pod_does_not_stay_on_the_card() {
+    with_cards(|node| {
+        unchanged(node, || {
             let conf = whole_link(node, "eth1");
+            let programs = tempfile::tempdir().unwrap();
+            printed(
+                Command::new("mount")
+                    .args(["-t", "bpf", "bpf"])
+                    .arg(programs.path()),
+            );
+            let program = programs.path().join("drop");
+            pin_program(&program);
             let pod = node.pod();
             pod.attach(&conf, "net1");
-            pod.ip("link set net1 mtu 1000");
+            pod.ip(&format!("link set net1 xdpgeneric pinned {}", program.display()));
+            assert_eq!(pod.link("net1").xdp, [XdpMode::Generic]);
+            printed(Command::new("umount").arg(programs.path()));
             pod.detach(&conf, "net1");
         });
     });

@@ -2,7 +2,8 @@
 //! An `IPoIB` link of an HCA in a pod.
 
 use super::{
-    devices, devices_of_node, in_both_modes, unchanged, whole_link, with_default_sysctls, with_settings,
+    changed_by_its_pod, devices, devices_of_node, in_both_modes, unchanged, whole_link, with_default_sysctls,
+    with_settings,
 };
 use crate::fabric::{address, network, plain, reaches, run_exclusive, soon};
 use crate::verbs::write_bandwidth;
@@ -69,22 +70,10 @@ fn dead<'n>(node: &'n Node, conf: &tests::Conf) -> Pod<'n> {
     pod
 }
 
-/// Below 1280 bytes a link has no IPv6, and the kernel refuses the IPv6 settings of its snapshot.
 #[test]
-fn a_link_whose_mtu_the_pod_made_too_small_for_ipv6_is_restored() {
+fn a_link_that_its_pod_changed_is_restored() {
     in_both_modes(|node| {
-        with_settings(node, "ib1", 4092, || {
-            let conf = whole_link(node, "ib1");
-            for dies in [false, true] {
-                let pod = node.pod();
-                pod.attach(&conf, "net1");
-                pod.ip("link set net1 mtu 1000");
-                if dies {
-                    pod.die();
-                }
-                pod.detach(&conf, "net1");
-            }
-        });
+        with_settings(node, "ib1", 4092, || changed_by_its_pod(node, "ib1"));
     });
 }
 

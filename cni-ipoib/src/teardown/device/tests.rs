@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 use crate::device::fixture::{WAYS, add, fixture, host};
-use crate::model::{attachment, ethernet};
+use crate::model::{Fault, Fixture, attachment, ethernet};
 use common::cni::Code;
+use common::netlink::XdpMode;
 use std::fs;
 
 #[test]
@@ -22,18 +23,24 @@ fn del_gc_and_the_next_add_restore_the_link_of_a_dead_pod() {
     }
 }
 
-/// Below 1280 bytes a link has no IPv6, and the kernel refuses IPv6 settings.
+/// Changes what a pod with the right to change its links can change. Below 1280 bytes a link has no IPv6.
+fn change_by_pod(fixture: &Fixture) {
+    for link in &mut fixture.kernel.set().state.pod {
+        (link.mtu, link.addr_gen_mode) = (1000, None);
+        (link.flags, link.tx_queue) = (0x380, 77);
+        link.xdp = vec![XdpMode::Generic, XdpMode::Driver];
+    }
+}
+
 #[test]
-fn a_link_whose_mtu_the_pod_made_too_small_for_ipv6_is_restored() {
+fn a_link_that_its_pod_changed_is_restored() {
     for way in WAYS {
         for link in ["ib0", "ens1"] {
             for dies in [false, true] {
                 let fixture = fixture(way);
                 let before = host(&fixture);
                 add(&fixture, link).unwrap();
-                for link in &mut fixture.kernel.set().state.pod {
-                    (link.mtu, link.addr_gen_mode) = (1000, None);
-                }
+                change_by_pod(&fixture);
                 if dies {
                     fixture.kernel.set().state.pod_dies();
                     fixture.del_without_netns("c1").unwrap();
@@ -44,6 +51,27 @@ fn a_link_whose_mtu_the_pod_made_too_small_for_ipv6_is_restored() {
             }
         }
     }
+}
+
+#[test]
+fn a_link_that_its_pod_changed_is_restored_after_a_kill_at_any_request() {
+    let killed = |number: usize| {
+        let fixture = fixture(WAYS[0]);
+        let before = host(&fixture);
+        add(&fixture, "ens1").unwrap();
+        change_by_pod(&fixture);
+        fixture.kernel.fail(Fault::From(number));
+        // A failure of one of the last requests is only logged.
+        let killed = fixture.del("c1").is_err();
+        if killed {
+            fixture.kernel.fail(Fault::None);
+            fixture.del("c1").unwrap();
+            assert_eq!(host(&fixture), before, "{:?}", Fault::From(number));
+        }
+        killed
+    };
+    let number = (0..60).find(|number| !killed(*number)).unwrap();
+    assert!(number > 10, "DEL makes {number} requests");
 }
 
 /// The kernel may start without IPv6 while the snapshot of a link has an IPv6 setting.

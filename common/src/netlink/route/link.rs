@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::super::hardware::HwAddress;
 use super::kind::{AddrGenMode, BondMode, FailOverMac, IpoibMode, IpvlanMode, MacvlanMode};
+use super::xdp::XdpMode;
 use crate::id::Pkey;
 use netlink_packet_route::link::{
     AfSpecInet6, AfSpecUnspec, InfoBond, InfoData, InfoIpVlan, InfoIpoib, InfoMacVlan, LinkAttribute,
@@ -57,7 +58,28 @@ pub struct Link {
     pub device: Option<String>,
     /// How the kernel makes its IPv6 link-local address; `None` without IPv6.
     pub addr_gen_mode: Option<AddrGenMode>,
+    /// The flags that an administrator may set, besides up (`IFF_*` of `include/uapi/linux/if.h`): usually 0x1000,
+    /// multicast.
+    pub flags: u32,
+    /// The largest number of packets that wait for transmission (`txqueuelen`).
+    pub tx_queue: u32,
+    /// Where XDP programs process its packets.
+    pub xdp: Vec<XdpMode>,
 }
+
+/// On a link with a lower MTU, in bytes, the kernel has no IPv6 (`include/uapi/linux/ipv6.h`).
+pub const IPV6_MIN_MTU: u32 = 1280;
+
+/// The flags that `ip link set` changes (`__dev_change_flags` of `net/core/dev.c`), without `IFF_UP`.
+pub(super) const SETTABLE: LinkFlags = LinkFlags::Debug
+    .union(LinkFlags::Notrailers)
+    .union(LinkFlags::Noarp)
+    .union(LinkFlags::Promisc)
+    .union(LinkFlags::Allmulti)
+    .union(LinkFlags::Multicast)
+    .union(LinkFlags::Portsel)
+    .union(LinkFlags::Automedia)
+    .union(LinkFlags::Dynamic);
 
 /// The link layer (`ARPHRD_*` of `include/uapi/linux/if_arp.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,6 +152,9 @@ pub enum LinkInfo {
 }
 
 impl Link {
+    /// The flag `IFF_NOARP` (`arp off` of `ip link`).
+    pub const NO_ARP: u32 = LinkFlags::Noarp.bits();
+
     /// A link with these properties, down, without addresses, MTU 0.
     pub fn new(index: u32, name: impl Into<String>, layer: LinkLayer) -> Self {
         Self {
@@ -154,6 +179,9 @@ impl Link {
             info: LinkInfo::Other,
             device: None,
             addr_gen_mode: None,
+            flags: LinkFlags::Multicast.bits(),
+            tx_queue: 0,
+            xdp: Vec::new(),
         }
     }
 
@@ -172,6 +200,7 @@ impl Link {
         let mut link = Self::new(header.index, "", LinkLayer::decode(header.link_layer_type));
         link.up = header.flags.contains(LinkFlags::Up);
         link.carrier = header.flags.contains(LinkFlags::LowerUp);
+        link.flags = header.flags.intersection(SETTABLE).bits();
         let (mut bus, mut device) = (None, None);
         for attribute in message.attributes {
             match attribute {
@@ -210,6 +239,8 @@ impl Link {
             LinkAttribute::IfAlias(alias) => self.alias = Some(alias),
             LinkAttribute::Group(group) => self.group = group,
             LinkAttribute::LinkInfo(infos) => self.read_info(infos),
+            LinkAttribute::TxQueueLen(packets) => self.tx_queue = packets,
+            LinkAttribute::Xdp(attributes) => self.xdp = XdpMode::decode(&attributes),
             LinkAttribute::AfSpecUnspec(families) => self.addr_gen_mode = addr_gen_mode(&families),
             _ => {}
         }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::super::hardware::HwAddress;
 use super::kind::{AddrGenMode, BondMode, FailOverMac, IpoibMode, IpvlanMode, MacvlanMode};
+use super::link::SETTABLE;
+use super::xdp::XdpMode;
 use crate::id::Pkey;
 use netlink_packet_route::link::{
     AfSpecInet, AfSpecInet6, AfSpecUnspec, InetDevConf, InfoBond, InfoData, InfoIpVlan, InfoIpoib, InfoKind,
@@ -109,6 +111,13 @@ pub struct LinkChange<'a> {
     pub address: Option<&'a HwAddress>,
     /// Group.
     pub group: Option<u32>,
+    /// The flags of [`Link::flags`](super::link::Link::flags).
+    pub flags: Option<u32>,
+    /// The largest number of packets that wait for transmission.
+    pub tx_queue: Option<u32>,
+    /// Removes the XDP program of this mode. The kernel refuses it while a process holds the program by a BPF link
+    /// (`EBUSY`).
+    pub without_xdp: Option<XdpMode>,
     /// Index of the bond, bridge or VRF whose port the link becomes; 0 releases it. A bond accepts only links
     /// that are down, sets its own MTU on them and brings them up.
     pub master: Option<u32>,
@@ -220,9 +229,15 @@ impl LinkChange<'_> {
             message.header.change_mask = LinkFlags::Up;
             message.header.flags = if up { LinkFlags::Up } else { LinkFlags::empty() };
         }
+        if let Some(flags) = self.flags {
+            message.header.change_mask |= SETTABLE;
+            message.header.flags |= LinkFlags::from_bits_retain(flags).intersection(SETTABLE);
+        }
         let attributes = &mut message.attributes;
         attributes.extend(self.name.map(|name| LinkAttribute::IfName(name.to_owned())));
         attributes.extend(self.mtu.map(LinkAttribute::Mtu));
+        attributes.extend(self.tx_queue.map(LinkAttribute::TxQueueLen));
+        attributes.extend(self.without_xdp.map(XdpMode::removal));
         attributes.extend(self.alias.map(|alias| LinkAttribute::IfAlias(alias.to_owned())));
         attributes.extend(
             self.address

@@ -7,7 +7,7 @@
 use super::super::super::socket::request;
 use super::super::super::{
     AddrGenMode, BondMode, FailOverMac, IpoibMode, Ipv4Settings, Link, LinkChange, LinkInfo, LinkLayer,
-    NewLink, NewLinkKind,
+    NewLink, NewLinkKind, XdpMode,
 };
 use super::new;
 use crate::rdma::{Guid, Pkey};
@@ -133,6 +133,30 @@ fn the_request_to_change_a_link_has_the_kernels_layout() {
     };
     let bytes = request(Message::SetLink(change.encode(7)), 0, 3);
     assert_eq!(hex(&bytes), hex(CHANGE));
+}
+
+/// `ip link set #7 up arp off txqueuelen 77` and, in the same request, `xdpgeneric off`.
+#[rustfmt::skip]
+const PACKET_SETTINGS: &[u8] = &[
+    0x3c, 0, 0, 0,  0x13, 0,  0x01, 0,  3, 0, 0, 0,  0, 0, 0, 0,         // 60 bytes, RTM_SETLINK, sequence 3
+    0, 0, 0, 0,  7, 0, 0, 0,  0x81, 0x10, 0, 0,  0xa5, 0xf3, 0, 0,       // IFF_UP, IFF_NOARP, IFF_MULTICAST and their mask
+    0x08, 0, 0x0d, 0,  77, 0, 0, 0,                                      // IFLA_TXQLEN
+    0x14, 0, 0x2b, 0,                                                    // IFLA_XDP
+    0x08, 0, 0x01, 0,  0xff, 0xff, 0xff, 0xff,                           // IFLA_XDP_FD: none
+    0x08, 0, 0x03, 0,  2, 0, 0, 0,                                       // IFLA_XDP_FLAGS: XDP_FLAGS_SKB_MODE
+];
+
+#[test]
+fn the_request_for_packet_settings_has_the_kernels_layout() {
+    let change = LinkChange {
+        up: Some(true),
+        flags: Some(0x1080),
+        tx_queue: Some(77),
+        without_xdp: Some(XdpMode::Generic),
+        ..LinkChange::default()
+    };
+    let bytes = request(Message::SetLink(change.encode(7)), 0, 3);
+    assert_eq!(hex(&bytes), hex(PACKET_SETTINGS));
 }
 
 /// A change of IPv4 settings and of address generation. `ip` has no such command; the layout is that of

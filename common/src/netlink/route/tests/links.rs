@@ -165,6 +165,9 @@ fn everything_changes_in_one_request() {
         addr_gen_mode: Some(AddrGenMode::None),
         address: Some(&address),
         group: Some(3),
+        flags: Some(0x1380),
+        tx_queue: Some(77),
+        without_xdp: None,
         master: None,
         netns: None,
         ipv4: Some(Ipv4Settings {
@@ -185,6 +188,8 @@ fn everything_changes_in_one_request() {
         (true, Some(AddrGenMode::None), 3)
     );
     assert_eq!(link.address, address);
+    assert_eq!((link.flags, link.tx_queue), (0x1380, 77));
+    assert!(link.xdp.is_empty(), "{:?}", link.xdp);
     let setting = |key: &str| fs::read_to_string(format!("/proc/sys/net/ipv4/conf/net1/{key}")).unwrap();
     let settings = netns
         .run(|| {

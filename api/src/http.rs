@@ -9,9 +9,10 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use nix::errno::Errno;
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -47,13 +48,27 @@ pub struct ListenError {
     pub source: io::Error,
 }
 
-/// Opens the port for metrics and health.
+/// Opens the port for metrics and health. `[::]` accepts connections of both families. On a kernel without IPv6 it means
+/// `0.0.0.0`.
 ///
 /// # Errors
 /// [`ListenError`].
 pub async fn listen(address: SocketAddr) -> Result<TcpListener, ListenError> {
-    let listener = TcpListener::bind(address).await;
-    listener.map_err(|source| ListenError { address, source })
+    listen_with(address, TcpListener::bind).await
+}
+
+async fn listen_with<L>(
+    address: SocketAddr,
+    bind: impl AsyncFn(SocketAddr) -> io::Result<L>,
+) -> Result<L, ListenError> {
+    let any = address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+    let bound = match bind(address).await {
+        Err(e) if any && e.raw_os_error() == Some(Errno::EAFNOSUPPORT as i32) => {
+            bind((Ipv4Addr::UNSPECIFIED, address.port()).into()).await
+        }
+        bound => bound,
+    };
+    bound.map_err(|source| ListenError { address, source })
 }
 
 /// Serves until the supervisor stops.

@@ -13,7 +13,7 @@ pub struct Config {
     #[arg(long, env = "RDMANET_IDENTITY")]
     pub identity: String,
     /// The address of /metrics, /healthz and /readyz
-    #[arg(long, env = "RDMANET_LISTEN", default_value = "0.0.0.0:9472")]
+    #[arg(long, env = "RDMANET_LISTEN", default_value = "[::]:9472")]
     pub listen: SocketAddr,
     /// The namespace of the controller's Lease
     #[arg(long, env = "RDMANET_NAMESPACE", default_value = "rdmanet-system")]

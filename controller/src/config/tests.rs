@@ -16,7 +16,7 @@ fn the_deployment_starts_a_controller() {
     let config = Config::try_parse_from(words_of(container, &Config::command())).unwrap();
     assert_eq!(config.identity, "RDMANET_IDENTITY");
     assert_eq!(config.namespace, "RDMANET_NAMESPACE");
-    assert_eq!(config.listen.to_string(), "0.0.0.0:9472");
+    assert_eq!(config.listen.to_string(), "[::]:9472");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The pods in the manifests of `conf/` request no more rights than they need.
 
+use crate::values::variable;
 use deploy::manifests::{DIRECTORIES, find, kustomized};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -56,6 +57,27 @@ fn every_probe_has_five_seconds_to_answer() {
         }
     }
     assert_eq!(probes, 7);
+}
+
+/// kubelet probes a pod at its first address, which is an IPv6 address in many clusters.
+#[test]
+fn a_probe_without_a_host_needs_a_port_of_both_families() {
+    let objects = kustomized("base");
+    let mut without_host = 0;
+    for (kind, name) in [
+        ("DaemonSet", "rdmanet-agent"),
+        ("Deployment", "rdmanet-controller"),
+    ] {
+        for container in containers(&find(&objects, kind, name)["spec"]["template"]["spec"]) {
+            let probe = &container["readinessProbe"]["httpGet"];
+            if probe.is_object() && probe.get("host").is_none() {
+                without_host += 1;
+                let listen = variable(container, "RDMANET_LISTEN").unwrap();
+                assert!(listen.as_str().unwrap().starts_with("[::]:"), "{name}: {listen}");
+            }
+        }
+    }
+    assert_eq!(without_host, 1, "the controller's");
 }
 
 /// The paths of the node that a container mounts, and whether it may write there.

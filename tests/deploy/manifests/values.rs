@@ -11,7 +11,7 @@ fn pod(values: &[&str]) -> Value {
     find(&objects, "DaemonSet", "rdmanet-agent")["spec"]["template"]["spec"].clone()
 }
 
-fn variable(container: &Value, name: &str) -> Option<Value> {
+pub(crate) fn variable(container: &Value, name: &str) -> Option<Value> {
     let all = container["env"].as_array().unwrap();
     all.iter()
         .find(|one| one["name"] == name)

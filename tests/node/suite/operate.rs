@@ -218,7 +218,7 @@ fn another_node_reads_the_metrics_of_an_agent_that_listens_on_every_address() {
         cluster.try_at("node-2", &["sh", "-c", script])
     };
     read().expect_err("the agent of node-1 listens on every address");
-    set_agents(&cluster, "RDMANET_LISTEN=0.0.0.0:9471");
+    set_agents(&cluster, "RDMANET_LISTEN=[::]:9471");
     let metrics = cluster.until("node-2 reads the metrics of node-1", read);
     assert!(metrics.contains("rdmanet_build_info"), "{metrics}");
     set_agents(&cluster, "RDMANET_LISTEN-");

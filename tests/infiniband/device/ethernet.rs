@@ -3,7 +3,7 @@
 
 use super::{changed_by_its_pod, unchanged, whole_link, with_settings};
 use crate::fabric::{address, printed, reaches, run, soon};
-use common::netlink::XdpMode;
+use common::netlink::{OperState, XdpMode};
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -14,6 +14,9 @@ fn with_cards(test: impl FnOnce(&Node) + Send) {
     run(|node| {
         for card in ["eth0", "eth1", "eth2"] {
             node.ip(&format!("link set {card} up"));
+        }
+        for card in ["eth0", "eth1", "eth2"] {
+            soon("the card is up", || node.link(card).oper_state == OperState::Up);
         }
         test(node);
         for card in ["eth0", "eth1", "eth2"] {

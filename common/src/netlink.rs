@@ -13,6 +13,7 @@ mod hardware;
 mod rdma;
 mod route;
 mod socket;
+mod text;
 
 pub use error::Error;
 pub use hardware::{HwAddress, HwAddressError};

@@ -220,10 +220,11 @@ fn del_and_gc_find_a_returned_child_with_a_changed_alias_and_group() {
         for by_gc in [false, true] {
             let pod = node.pod();
             pod.attach(&conf, "net1");
-            pod.ip("link set net1 alias x");
+            // Neither alias nor name is UTF-8.
+            pod.ip("link set net1 alias x\u{fffd}");
             pod.ip("link set net1 group 7");
             pod.ip("link set net1 down");
-            pod.ip("link set net1 name fast0");
+            pod.ip("link set net1 name fast\u{fffd}");
             let ours = node.links().len();
             pod.die();
             soon("the kernel puts the child back", || {

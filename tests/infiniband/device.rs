@@ -25,8 +25,11 @@ const SETTINGS: [&str; 8] = [
     "neigh add 10.44.0.9 lladdr ADDRESS dev LINK nud permanent",
 ];
 
-/// Settings of its link that a pod may change. With an MTU below 1280 bytes the link has no IPv6.
-const BY_POD: [&str; 6] = [
+/// What a pod may change on its link. With an MTU below 1280 bytes the link has no IPv6.
+const BY_POD: [&str; 8] = [
+    // Neither is UTF-8.
+    "link set net1 alias x\u{fffd}",
+    "link property add dev net1 altname slow\u{fffd}",
     "link set net1 mtu 1000",
     "link set net1 arp off",
     "link set net1 multicast off",

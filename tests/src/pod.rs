@@ -9,7 +9,9 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::{self, File};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Mutex;
@@ -204,9 +206,13 @@ impl<'n> Pod<'n> {
         crate::node::text_of(&format!("ip {words} (in pod {})", self.id), &output)
     }
 
-    /// Runs a program in the pod's namespace.
+    /// Runs a program in the pod's namespace. A U+FFFD in the arguments stands for the byte 0xff, which is not UTF-8.
     pub fn exec(&self, program: &str, words: &str) -> Output {
-        let run = || Command::new(program).args(words.split_whitespace()).output();
+        let words = words.split_whitespace().map(|word| {
+            let parts: Vec<&[u8]> = word.split('\u{fffd}').map(str::as_bytes).collect();
+            OsString::from_vec(parts.join(&0xff))
+        });
+        let run = || Command::new(program).args(words).output();
         self.open()
             .run(run)
             .unwrap()

@@ -2,6 +2,7 @@
 //! The kernel's answer to one request, assembled from its datagrams.
 
 use super::error::Error;
+use super::text::{NEW_LINK, escape_link};
 use netlink_packet_core::{
     NLM_F_ACK_TLVS, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, NLMSG_NOOP, NLMSG_OVERRUN, NetlinkBuffer,
     NetlinkDeserializable, NetlinkHeader, NlasIterator, Parseable,
@@ -75,7 +76,11 @@ impl<M: NetlinkDeserializable> Answers<M> {
             NLMSG_ERROR => outcome(header, payload, 4 + HEADER_BYTES),
             NLMSG_DONE => outcome(header, payload, 4),
             _ => {
-                match M::deserialize(header, payload) {
+                let payload = match header.message_type {
+                    NEW_LINK => escape_link(payload),
+                    _ => payload.into(),
+                };
+                match M::deserialize(header, &payload) {
                     Ok(object) => self.objects.push(object),
                     Err(e) => self
                         .undecoded

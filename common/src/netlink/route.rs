@@ -15,9 +15,10 @@ pub(super) mod xdp;
 
 use super::error::Error;
 use super::socket::{Family, Socket, Wire};
+use super::text::{self, IFLA_ALT_IFNAME, IFLA_IFNAME};
 use kind::IpoibMode;
 use link::Link;
-use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage as Message;
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 use new_link::{LinkChange, NewLink};
@@ -26,9 +27,6 @@ use nix::errno::Errno;
 /// `IFNAMSIZ` and `ALTIFNAMSIZ` of `include/uapi/linux/if.h` without the final zero.
 const NAME_BYTES: usize = 15;
 const ALTNAME_BYTES: usize = 127;
-
-/// Of `include/uapi/linux/if_link.h`. The codec knows it only inside a list of properties.
-const IFLA_ALT_IFNAME: u16 = 53;
 
 /// The family of links, addresses and routes.
 pub enum Route {}
@@ -47,20 +45,19 @@ impl Socket<Route> {
     /// # Errors
     /// Any error of the kernel except `ENODEV`, which is `None`.
     pub fn link(&mut self, name: &str) -> Result<Option<Link>, Error> {
-        if name.is_empty() || name.len() > ALTNAME_BYTES || name.contains('\0') {
+        if name.is_empty() || text::bytes(name).len() > ALTNAME_BYTES || name.contains('\0') {
             return Ok(None);
         }
         let mut request = LinkMessage::default();
         // Either attribute finds names and altnames (`rtnl_dev_get`), but the first has no room for long ones.
-        request.attributes.push(if name.len() <= NAME_BYTES {
-            LinkAttribute::IfName(name.to_owned())
-        } else {
-            let text = [name.as_bytes(), &[0]].concat();
-            LinkAttribute::Other(DefaultNla::new(IFLA_ALT_IFNAME, text))
-        });
+        let is_short = text::bytes(name).len() <= NAME_BYTES;
+        let kind = if is_short { IFLA_IFNAME } else { IFLA_ALT_IFNAME };
+        request
+            .attributes
+            .push(LinkAttribute::Other(text::attribute(kind, name)));
         match self.one_link(request) {
             // Linux before 5.5 has no altnames.
-            Err(e) if e.is(Errno::EINVAL) && name.len() > NAME_BYTES => Ok(None),
+            Err(e) if e.is(Errno::EINVAL) && !is_short => Ok(None),
             answer => answer,
         }
     }

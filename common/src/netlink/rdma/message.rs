@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The wire form: a command and a flat list of attributes, numbers in host byte order.
 
+use super::super::text::{bytes, escape};
 use netlink_packet_core::{
     DecodeError, DefaultNla, Emitable, NetlinkDeserializable, NetlinkHeader, NetlinkSerializable, Nla,
     NlaBuffer, NlasIterator, Parseable, emit_i32, emit_u32, emit_u64, parse_i32, parse_string, parse_u8,
@@ -112,7 +113,7 @@ macro_rules! attributes {
     };
     (@type string) => { String };
     (@type $int:tt) => { $int };
-    (@len string $value:ident) => { $value.len() + 1 };
+    (@len string $value:ident) => { bytes($value).len() + 1 };
     (@len $int:tt $value:ident) => { { let _ = $value; size_of::<$int>() } };
     (@emit string $buffer:ident $value:ident) => { emit_string($buffer, $value) };
     // The buffer has the length that `value_len` returned, so none of these can fail.
@@ -120,7 +121,7 @@ macro_rules! attributes {
     (@emit u32 $buffer:ident $value:ident) => { emit_u32($buffer, *$value).unwrap_or_default() };
     (@emit u64 $buffer:ident $value:ident) => { emit_u64($buffer, *$value).unwrap_or_default() };
     (@emit i32 $buffer:ident $value:ident) => { emit_i32($buffer, *$value).unwrap_or_default() };
-    (@parse string $value:ident) => { parse_string($value) };
+    (@parse string $value:ident) => { parse_string(&escape($value)) };
     (@parse u8 $value:ident) => { parse_u8($value) };
     (@parse u32 $value:ident) => { parse_u32($value) };
     (@parse u64 $value:ident) => { parse_u64($value) };
@@ -147,6 +148,7 @@ attributes! {
 }
 
 fn emit_string(buffer: &mut [u8], text: &str) {
-    buffer[..text.len()].copy_from_slice(text.as_bytes());
+    let text = bytes(text);
+    buffer[..text.len()].copy_from_slice(&text);
     buffer[text.len()] = 0;
 }

@@ -13,7 +13,8 @@ use netlink_packet_route::link::{
 pub struct Link {
     /// Number of the link in its namespace, from 1.
     pub index: u32,
-    /// Name, at most 15 bytes.
+    /// Name, at most 15 bytes. A byte that is not UTF-8 is a character from U+F700 to U+F7FF here, and in altnames
+    /// and alias.
     pub name: String,
     /// Further names, at most 127 bytes each.
     pub altnames: Vec<String>,

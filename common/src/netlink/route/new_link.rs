@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::super::hardware::HwAddress;
+use super::super::text::{self, IFLA_IFALIAS, IFLA_IFNAME};
 use super::kind::{AddrGenMode, BondMode, FailOverMac, IpoibMode, IpvlanMode, MacvlanMode};
 use super::link::SETTABLE;
 use super::xdp::XdpMode;
@@ -234,11 +235,12 @@ impl LinkChange<'_> {
             message.header.flags |= LinkFlags::from_bits_retain(flags).intersection(SETTABLE);
         }
         let attributes = &mut message.attributes;
-        attributes.extend(self.name.map(|name| LinkAttribute::IfName(name.to_owned())));
+        let text = |kind| move |text| LinkAttribute::Other(text::attribute(kind, text));
+        attributes.extend(self.name.map(text(IFLA_IFNAME)));
         attributes.extend(self.mtu.map(LinkAttribute::Mtu));
         attributes.extend(self.tx_queue.map(LinkAttribute::TxQueueLen));
         attributes.extend(self.without_xdp.map(XdpMode::removal));
-        attributes.extend(self.alias.map(|alias| LinkAttribute::IfAlias(alias.to_owned())));
+        attributes.extend(self.alias.map(text(IFLA_IFALIAS)));
         attributes.extend(
             self.address
                 .map(|address| LinkAttribute::Address(address.as_bytes().to_vec())),

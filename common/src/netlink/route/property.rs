@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::super::error::Error;
 use super::super::socket::Socket;
+use super::super::text::{self, IFLA_ALT_IFNAME};
 use super::Route;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage as Message;
@@ -44,7 +45,7 @@ impl Socket<Route> {
 fn encode(index: u32, name: &str) -> LinkMessage {
     let mut message = LinkMessage::default();
     message.header.index = index;
-    let names = vec![Prop::AltIfName(name.to_owned())];
+    let names = vec![Prop::Other(text::attribute(IFLA_ALT_IFNAME, name))];
     message.attributes.push(LinkAttribute::PropList(names));
     message
 }

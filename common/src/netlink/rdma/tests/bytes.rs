@@ -105,6 +105,19 @@ fn a_port_is_read_from_the_kernels_layout() {
     assert_eq!(RdmaPort::decode(message).unwrap(), expected);
 }
 
+/// `rdma dev set` and `ip link set` accept any bytes as a name.
+#[test]
+fn a_name_that_is_not_utf8_does_not_hide_a_device() {
+    #[rustfmt::skip]
+    let message = read(&[
+        0x28, 0, 0, 0,  0x01, 0x14,  0x02, 0,  2, 0, 0, 0,  0, 0, 0, 0,
+        0x08, 0, 0x01, 0,  4, 0, 0, 0,
+        0x08, 0, 0x03, 0,  1, 0, 0, 0,
+        0x07, 0, 0x02, 0,  b'm', 0xff, 0, 0,
+    ]);
+    assert_eq!(RdmaDevice::decode(message).unwrap().name, "m\u{f7ff}");
+}
+
 #[test]
 fn an_answer_without_index_and_name_is_refused() {
     let nameless = Message::new(Command::Get, [Attribute::DeviceIndex(1)]);

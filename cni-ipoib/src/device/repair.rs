@@ -5,7 +5,7 @@
 //! Invariant: ADD restores no link that it does not ask for. A journal that cannot be read is not an error of
 //! an ADD that may ask for another link.
 
-use super::restore::{find, restore_state};
+use super::restore::{delete_links_on, find, restore_state};
 use super::{function, hardware_in_pods};
 use crate::config::{Master, Preference, Preferences, ResolvedMaster};
 use crate::error::Error;
@@ -102,6 +102,7 @@ impl Returned {
             return Ok(false);
         };
         tracing::info!(link = was.name, attachment = %owner.attachment, "restoring a link that returned from a dead pod");
+        delete_links_on(kernel, Side::Host, &link)?;
         let link = function::restore(kernel, &link, &was)?;
         restore_state(kernel, &link, &was, &hardware_in_pods(&self.all))?;
         // DEL or GC releases its addresses. The link belongs to the host again.

@@ -8,6 +8,7 @@
 use crate::error::{Error, Step};
 use crate::intent::{Hardware, Snapshot};
 use crate::kernel::{Kernel, Side, links};
+use crate::mark;
 use common::netlink::{HwAddress, IPV6_MIN_MTU, Link, LinkChange, LinkLayer};
 
 /// The link on `side`; `None` if it is not there.
@@ -26,6 +27,7 @@ pub fn leave_pod(kernel: &mut dyn Kernel, was: &Snapshot) -> Result<bool, Error>
     let Some(link) = find(kernel, Side::Pod, &was.hardware)? else {
         return Ok(false);
     };
+    delete_links_on(kernel, Side::Pod, &link)?;
     // The host may have a link of that name, and the move would stop half-way.
     for altname in &link.altnames {
         kernel
@@ -44,6 +46,32 @@ pub fn leave_pod(kernel: &mut dyn Kernel, was: &Snapshot) -> Result<bool, Error>
         .move_link(Side::Pod, link.index, &change)
         .step(|| format!("move {} from the pod back to the host", link.name))?;
     Ok(true)
+}
+
+/// Deletes the links that the pod created on its link, which would use it further. When the pod's namespace ends, the
+/// kernel moves `IPoIB` children to the host, down, and they would remain there.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn delete_links_on(kernel: &mut dyn Kernel, side: Side, parent: &Link) -> Result<(), Error> {
+    let of_pod = |link: &Link| match side {
+        Side::Pod => true,
+        Side::Host => link.kind.as_deref() == Some("ipoib") && !link.up && !mark::is_temporary(&link.name),
+    };
+    for link in links(kernel, side)? {
+        let on_parent = link.parent == Some(parent.index) && link.parent_netnsid.is_none();
+        // The DEL of another attachment deletes its own link.
+        if on_parent && of_pod(&link) && !mark::is_sound(&link) {
+            tracing::info!(
+                link = link.name,
+                parent = parent.name,
+                "deleting a link that the pod created"
+            );
+            let step = || format!("delete {}, which the pod created on {}", link.name, parent.name);
+            kernel.delete_link(side, link.index).step(step)?;
+        }
+    }
+    Ok(())
 }
 
 /// Restores the state of a link on the host. A link of `others` that also returned and took its name is

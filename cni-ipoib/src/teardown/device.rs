@@ -3,7 +3,7 @@
 //! ended.
 
 use super::{Caller, DetachTarget};
-use crate::device::restore::{find, leave_pod, restore_state};
+use crate::device::restore::{delete_links_on, find, leave_pod, restore_state};
 use crate::device::{function, hardware_in_pods};
 use crate::error::{DeviceError, Error};
 use crate::intent::Snapshot;
@@ -84,6 +84,7 @@ impl Returning<'_> {
             function::require_bound(kernel, was)?;
             if let Some(link) = find(kernel, Side::Host, &was.hardware)? {
                 let _lock = NodeLock::take(self.state)?;
+                delete_links_on(kernel, Side::Host, &link)?;
                 let link = function::restore(kernel, &link, was)?;
                 return restore_state(kernel, &link, was, &hardware_in_pods(self.others));
             }

@@ -77,6 +77,28 @@ fn a_link_that_its_pod_changed_is_restored() {
     });
 }
 
+/// When a namespace ends, the kernel returns the IPoIB children in it to the host, whoever created them.
+#[test]
+fn a_child_that_the_pod_created_on_its_link_does_not_stay_on_the_node() {
+    in_both_modes(|node| {
+        unchanged(node, || {
+            let conf = whole_link(node, "ib1");
+            for dies in [false, true] {
+                let pod = node.pod();
+                pod.attach(&conf, "net1");
+                pod.ip("link add link net1 name own type ipoib pkey 0x8001");
+                if dies {
+                    pod.die();
+                }
+                pod.detach(&conf, "net1");
+                if !dies {
+                    pod.die();
+                }
+            }
+        });
+    });
+}
+
 #[test]
 fn del_restores_the_link_of_a_dead_pod() {
     in_both_modes(|node| {

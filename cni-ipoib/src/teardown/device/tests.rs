@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 use crate::device::fixture::{WAYS, add, fixture, host};
-use crate::model::{Fault, Fixture, attachment, ethernet};
+use crate::mark::Mark;
+use crate::model::{Fault, Fixture, attachment, ethernet, ipoib};
 use common::cni::Code;
-use common::netlink::XdpMode;
+use common::netlink::{Link, XdpMode};
 use std::fs;
 
 #[test]
@@ -72,6 +73,61 @@ fn a_link_that_its_pod_changed_is_restored_after_a_kill_at_any_request() {
     };
     let number = (0..60).find(|number| !killed(*number)).unwrap();
     assert!(number > 10, "DEL makes {number} requests");
+}
+
+#[test]
+fn a_child_that_the_pod_created_on_its_link_is_deleted() {
+    for dies in [false, true] {
+        let fixture = fixture(WAYS[0]);
+        let before = host(&fixture);
+        add(&fixture, "ib0").unwrap();
+        let own = Link {
+            parent: Some(4),
+            up: false,
+            ..ipoib(50, "own", 0x8001)
+        };
+        fixture.kernel.set().state.pod.push(own);
+        if dies {
+            fixture.kernel.set().state.pod_dies();
+            fixture.del_without_netns("c1").unwrap();
+        } else {
+            fixture.del("c1").unwrap();
+            fixture.kernel.set().state.pod_dies();
+        }
+        assert_eq!(host(&fixture), before, "{dies}");
+    }
+}
+
+/// Those of the node's administrator are up, and those of other attachments have a mark.
+#[test]
+fn other_children_of_a_returned_link_stay() {
+    let fixture = fixture(WAYS[0]);
+    add(&fixture, "ib0").unwrap();
+    fixture.kernel.set().state.pod_dies();
+    let mark = Mark::new("other", &attachment("c2"));
+    let child = |index, name: &str| Link {
+        parent: Some(4),
+        ..ipoib(index, name, 0x8001)
+    };
+    let administrators = child(60, "ib0.8001");
+    let of_attachment = Link {
+        group: mark.group,
+        alias: Some(mark.alias.clone()),
+        up: false,
+        ..child(61, "net2")
+    };
+    let on_its_way = Link {
+        group: mark.group,
+        up: false,
+        ..child(62, &mark.temporary(0))
+    };
+    let others = [administrators, of_attachment, on_its_way];
+    fixture.kernel.set().state.host.extend(others.clone());
+    fixture.del_without_netns("c1").unwrap();
+    let after = fixture.kernel.state().host;
+    for other in &others {
+        assert!(after.contains(other), "{other:?}");
+    }
 }
 
 /// The kernel may start without IPv6 while the snapshot of a link has an IPv6 setting.

@@ -8,7 +8,9 @@ mod refused;
 
 use crate::fabric::{run, run_exclusive};
 use common::netlink::{Rdma, Socket};
+use nix::sys::utsname::uname;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Command;
 use tests::{Conf, Node, Pod, json};
@@ -25,11 +27,9 @@ const SETTINGS: [&str; 8] = [
     "neigh add 10.44.0.9 lladdr ADDRESS dev LINK nud permanent",
 ];
 
-/// What a pod may change on its link. With an MTU below 1280 bytes the link has no IPv6.
-const BY_POD: [&str; 8] = [
-    // Neither is UTF-8.
+/// What a pod may change on its link. Its alias is not UTF-8. With an MTU below 1280 bytes the link has no IPv6.
+const BY_POD: [&str; 7] = [
     "link set net1 alias x\u{fffd}",
-    "link property add dev net1 altname slow\u{fffd}",
     "link set net1 mtu 1000",
     "link set net1 arp off",
     "link set net1 multicast off",
@@ -91,6 +91,10 @@ fn changed_by_its_pod(node: &Node, link: &str) {
         pod.attach(&conf, "net1");
         for words in BY_POD {
             pod.ip(words);
+        }
+        // Linux 5.10 forgets to which namespace an altname of a returned link belongs, and cannot remove it.
+        if !(dies && uname().unwrap().release().as_bytes().starts_with(b"5.10.")) {
+            pod.ip("link property add dev net1 altname slow\u{fffd}");
         }
         if dies {
             pod.die();

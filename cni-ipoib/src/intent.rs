@@ -13,7 +13,7 @@ pub use grant::{Grant, Identity, Sharing};
 pub use hardware::{Hardware, is_made_by_software};
 pub use made::Made;
 pub(crate) use snapshot::boot;
-pub use snapshot::{Snapshot, Sysctls};
+pub use snapshot::{PacketSettings, Snapshot, Sysctls};
 
 use common::collector::PodId;
 use serde::{Deserialize, Serialize};

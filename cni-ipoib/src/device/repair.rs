@@ -102,9 +102,7 @@ impl Returned {
             return Ok(false);
         };
         tracing::info!(link = was.name, attachment = %owner.attachment, "restoring a link that returned from a dead pod");
-        delete_links_on(kernel, Side::Host, &link)?;
-        let link = function::restore(kernel, &link, &was)?;
-        restore_state(kernel, &link, &was, &hardware_in_pods(&self.all))?;
+        restore_returned(kernel, &link, &was, &self.all)?;
         // DEL or GC releases its addresses. The link belongs to the host again.
         entry.begin(Intent {
             device: None,
@@ -115,6 +113,22 @@ impl Returned {
         }
         Ok(true)
     }
+}
+
+/// Restores a link that is on the host again: the GUIDs of its function, and its state. Deletes the children that the
+/// pod created on it. `others` are the attachments with links that may have taken its name.
+///
+/// # Errors
+/// As [`function::restore`] and [`restore_state`].
+pub(crate) fn restore_returned(
+    kernel: &mut dyn Kernel,
+    link: &Link,
+    was: &Snapshot,
+    others: &[Written],
+) -> Result<(), Error> {
+    delete_links_on(kernel, Side::Host, link)?;
+    let link = function::restore(kernel, link, was)?;
+    restore_state(kernel, &link, was, &hardware_in_pods(others))
 }
 
 /// Whether `master` is the link `was`, whatever its present name is. Pure.

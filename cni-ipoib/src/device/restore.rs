@@ -48,8 +48,8 @@ pub fn leave_pod(kernel: &mut dyn Kernel, was: &Snapshot) -> Result<bool, Error>
     Ok(true)
 }
 
-/// Deletes the links that the pod created on its link, which would use it further. When the pod's namespace ends, the
-/// kernel moves `IPoIB` children to the host, down, and they would remain there.
+/// Deletes the links that the pod created on its whole link `parent`. In the pod they would use `parent` after it is
+/// back on the host. When the pod's namespace ends, the kernel moves `IPoIB` children to the host and sets them down.
 ///
 /// # Errors
 /// The kernel refuses.
@@ -224,9 +224,8 @@ fn restore_mtu_and_packet_settings(
         let step = || format!("set MTU {bytes} on {}", was.name);
         kernel.change_link(Side::Host, link.index, &change).step(step)
     };
-    let other_arp = was
-        .flags
-        .is_some_and(|flags| (flags ^ link.flags) & Link::NO_ARP != 0);
+    let flags = was.packets.as_ref().map_or(link.flags, |packets| packets.flags);
+    let other_arp = (flags ^ link.flags) & Link::NO_ARP != 0;
     if other_arp {
         set_mtu(kernel, IPV6_MIN_MTU - 1)?;
     }
@@ -241,14 +240,16 @@ fn restore_mtu_and_packet_settings(
 /// Restores the flags, such as `arp`, and the length of the queue, and removes the XDP programs of the pod. The kernel
 /// keeps all three on a link that changes its namespace.
 fn restore_packet_settings(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) {
+    let Some(packets) = &was.packets else {
+        return;
+    };
     let settings = LinkChange {
-        flags: was.flags.filter(|flags| *flags != link.flags),
-        tx_queue: was.tx_queue.filter(|packets| *packets != link.tx_queue),
+        flags: (packets.flags != link.flags).then_some(packets.flags),
+        tx_queue: (packets.tx_queue != link.tx_queue).then_some(packets.tx_queue),
         ..LinkChange::default()
     };
     let is_changed = settings.flags.is_some() || settings.tx_queue.is_some();
-    let left = link.xdp.iter().filter(|_| was.xdp == Some(false));
-    let without = left.map(|mode| LinkChange {
+    let without = link.xdp.iter().filter(|_| !packets.xdp).map(|mode| LinkChange {
         without_xdp: Some(*mode),
         ..LinkChange::default()
     });

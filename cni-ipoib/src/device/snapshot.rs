@@ -2,7 +2,7 @@
 //! Reads the state of a link on the host, for the journal.
 
 use crate::error::Error;
-use crate::intent::{Hardware, Snapshot, boot};
+use crate::intent::{Hardware, PacketSettings, Snapshot, boot};
 use crate::kernel::Kernel;
 use common::netlink::{Link, Saved};
 use std::path::PathBuf;
@@ -34,9 +34,7 @@ pub fn take(
         address: link.address.clone(),
         mtu: link.mtu,
         up: link.up,
-        flags: Some(link.flags),
-        tx_queue: Some(link.tx_queue),
-        xdp: Some(!link.xdp.is_empty()),
+        packets: Some(PacketSettings::of(link)),
         addr_gen_mode: link.addr_gen_mode.map(|mode| mode.to_string()),
         ipoib,
         carried,

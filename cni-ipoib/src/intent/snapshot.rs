@@ -13,6 +13,29 @@ use std::path::PathBuf;
 /// Settings of one link below `/proc/sys/net`, by `FAMILY/KIND/KEY`, e.g. `ipv4/conf/rp_filter`.
 pub type Sysctls = BTreeMap<String, String>;
 
+/// How a link handles packets. The kernel keeps this when the link changes its namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PacketSettings {
+    /// Its flags ([`Link::flags`]).
+    pub flags: u32,
+    /// The largest number of packets that wait for transmission.
+    pub tx_queue: u32,
+    /// Whether an XDP program of the host processes its packets. The pod's are removed only if there was none.
+    pub xdp: bool,
+}
+
+impl PacketSettings {
+    /// Those of `link`.
+    pub fn of(link: &Link) -> Self {
+        Self {
+            flags: link.flags,
+            tx_queue: link.tx_queue,
+            xdp: !link.xdp.is_empty(),
+        }
+    }
+}
+
 /// Everything that is restored when the pod is gone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -36,15 +59,9 @@ pub struct Snapshot {
     pub mtu: u32,
     /// Whether it is administratively up.
     pub up: bool,
-    /// Its other flags ([`Link::flags`]). An earlier version recorded none, and neither of the next two.
+    /// How it handles packets; `None` in a snapshot of an earlier version.
     #[serde(default)]
-    pub flags: Option<u32>,
-    /// The largest number of packets that wait for transmission.
-    #[serde(default)]
-    pub tx_queue: Option<u32>,
-    /// Whether an XDP program processes its packets. It stays on the link.
-    #[serde(default)]
-    pub xdp: Option<bool>,
+    pub packets: Option<PacketSettings>,
     /// Its mode of making link-local addresses, with the name of `ip link`.
     pub addr_gen_mode: Option<String>,
     /// Its `IPoIB` mode, with the name of `ip link`, and whether user space joins multicast groups.

@@ -3,8 +3,9 @@
 //! ended.
 
 use super::{Caller, DetachTarget};
-use crate::device::restore::{delete_links_on, find, leave_pod, restore_state};
-use crate::device::{function, hardware_in_pods};
+use crate::device::function;
+use crate::device::repair::restore_returned;
+use crate::device::restore::{find, leave_pod};
 use crate::error::{DeviceError, Error};
 use crate::intent::Snapshot;
 use crate::journal::{NodeLock, Written, others};
@@ -84,9 +85,7 @@ impl Returning<'_> {
             function::require_bound(kernel, was)?;
             if let Some(link) = find(kernel, Side::Host, &was.hardware)? {
                 let _lock = NodeLock::take(self.state)?;
-                delete_links_on(kernel, Side::Host, &link)?;
-                let link = function::restore(kernel, &link, was)?;
-                return restore_state(kernel, &link, was, &hardware_in_pods(self.others));
+                return restore_returned(kernel, &link, was, self.others);
             }
             if !has_driver(was) {
                 tracing::warn!(

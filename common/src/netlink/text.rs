@@ -78,9 +78,9 @@ pub(super) fn attribute(kind: u16, text: &str) -> DefaultNla {
     DefaultNla::new(kind, value)
 }
 
-fn escape_attributes(mut rest: &[u8]) -> Cow<'_, [u8]> {
-    let whole = rest;
-    let (mut escaped, mut changed) = (Vec::new(), false);
+/// The attributes with escaped texts. Copies nothing until a text changes.
+fn escape_attributes(whole: &[u8]) -> Cow<'_, [u8]> {
+    let (mut rest, mut escaped) = (whole, Cow::Borrowed(&whole[..0]));
     while let Some([a, b, c, d]) = rest.first_chunk::<4>() {
         let length = usize::from(u16::from_ne_bytes([*a, *b]));
         let Some(value) = rest.get(4..length) else {
@@ -91,21 +91,26 @@ fn escape_attributes(mut rest: &[u8]) -> Cow<'_, [u8]> {
             IFLA_PROP_LIST => escape_attributes(value),
             _ => value.into(),
         };
-        changed |= *text != *value;
-        let Ok(length_now) = u16::try_from(4 + text.len()) else {
+        let Ok(new_length) = u16::try_from(4 + text.len()) else {
             break;
         };
-        escaped.extend(length_now.to_ne_bytes());
-        escaped.extend([*c, *d]);
-        escaped.extend(&*text);
-        escaped.resize(escaped.len().next_multiple_of(4), 0);
-        rest = &rest[length.next_multiple_of(4).min(rest.len())..];
+        let behind = &rest[length.next_multiple_of(4).min(rest.len())..];
+        match &mut escaped {
+            Cow::Borrowed(_) if *text == *value => escaped = (&whole[..whole.len() - behind.len()]).into(),
+            _ => {
+                let escaped = escaped.to_mut();
+                escaped.extend(new_length.to_ne_bytes());
+                escaped.extend([*c, *d]);
+                escaped.extend(&*text);
+                escaped.resize(escaped.len().next_multiple_of(4), 0);
+            }
+        }
+        rest = behind;
     }
-    if !changed {
-        return whole.into();
+    match escaped {
+        Cow::Borrowed(_) => whole.into(),
+        Cow::Owned(escaped) => [&escaped, rest].concat().into(),
     }
-    escaped.extend(rest);
-    escaped.into()
 }
 
 #[cfg(test)]

@@ -296,6 +296,8 @@ fn an_address_is_released_only_after_the_link_is_gone_despite_pod_changes() {
                     first.forget();
                 }
                 first.detach(&conf, "net1");
+                assert!(first.links().is_empty(), "{changes:?}: {:?}", first.links());
+                // `ip` shows a link with any name.
                 assert_eq!(first.ip("-o link show type macvlan"), "", "{changes:?}");
                 second.attach(&conf, "net1");
                 second.detach(&conf, "net1");

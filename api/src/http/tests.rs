@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
-use std::path::Path;
 use tokio::net::TcpStream;
 
 struct Daemon(Result<(), String>);
@@ -42,7 +41,10 @@ async fn the_unspecified_ipv6_address_serves_both_families_or_ipv4_alone() {
     let port = listener.local_addr().unwrap().port();
     let connected = async |address: &str| TcpStream::connect((address, port)).await.is_ok();
     assert!(connected("127.0.0.1").await);
-    assert_eq!(connected("::1").await, Path::new("/proc/net/if_inet6").exists());
+    // Without IPv6 on the loopback there is no ::1, as in many containers.
+    let addresses = std::fs::read_to_string("/proc/net/if_inet6").unwrap_or_default();
+    let has_loopback = addresses.contains("00000000000000000000000000000001 ");
+    assert_eq!(connected("::1").await, has_loopback);
 }
 
 /// `bind` of a kernel that was started with `ipv6.disable=1`.

@@ -10,16 +10,18 @@ use std::path::Path;
 use std::process::Command;
 use tests::{Node, json};
 
+const CARDS: [&str; 3] = ["eth0", "eth1", "eth2"];
+
 fn with_cards(test: impl FnOnce(&Node) + Send) {
     run(|node| {
-        for card in ["eth0", "eth1", "eth2"] {
+        for card in CARDS {
             node.ip(&format!("link set {card} up"));
         }
-        for card in ["eth0", "eth1", "eth2"] {
+        for card in CARDS {
             soon("the card is up", || node.link(card).oper_state == OperState::Up);
         }
         test(node);
-        for card in ["eth0", "eth1", "eth2"] {
+        for card in CARDS {
             node.ip(&format!("link set {card} down"));
         }
     });
@@ -61,6 +63,10 @@ fn a_card_that_its_pod_changed_is_restored() {
     });
 }
 
+/// Commands of `bpf(2)`, from `include/uapi/linux/bpf.h`.
+const BPF_PROG_LOAD: u32 = 5;
+const BPF_OBJ_PIN: u32 = 6;
+
 /// Calls `bpf(2)`, whose attributes are 64-bit words here.
 #[expect(unsafe_code, reason = "nix has no bpf(2)")]
 fn bpf(command: u32, attributes: &[u64]) -> i64 {
@@ -91,10 +97,10 @@ fn pin_program(file: &Path) {
         0,
         0,
     ];
-    let descriptor = bpf(5, &load);
+    let descriptor = bpf(BPF_PROG_LOAD, &load);
     let path = CString::new(file.as_os_str().as_bytes()).unwrap();
     bpf(
-        6,
+        BPF_OBJ_PIN,
         &[address(path.as_ptr().cast()), u64::try_from(descriptor).unwrap()],
     );
 }

@@ -77,7 +77,7 @@ fn a_link_that_its_pod_changed_is_restored() {
     });
 }
 
-/// When a namespace ends, the kernel returns the IPoIB children in it to the host, whoever created them.
+/// When a namespace ends, the kernel moves each IPoIB child in it to the host, even a child that the pod created.
 #[test]
 fn a_child_that_the_pod_created_on_its_link_does_not_stay_on_the_node() {
     in_both_modes(|node| {

@@ -20,9 +20,11 @@ use crate::directories;
 use crate::error::Error;
 pub use crate::intent::Intent;
 use crate::intent::Made;
+use crate::mark::Mark;
 use crate::netns::pod_if_there;
 use common::cni::{Attachment, IfName};
 use common::lock::{LockError, Share, current, flock};
+use common::netlink::Link;
 use content::{Content, DONE};
 pub(crate) use gate::Gate;
 use load::Counted;
@@ -101,6 +103,13 @@ impl Written {
     pub(crate) fn lives(&self) -> bool {
         let found = pod_if_there(&self.intent.netns, Some(self.intent.netns_id));
         found.map_or(true, |netns| netns.is_some())
+    }
+
+    /// Whether `link` is a child that the ADD of this attachment is creating on the host. ADD has not moved it into the
+    /// pod yet.
+    pub(crate) fn is_creating(&self, link: &Link) -> bool {
+        let has_link = self.intent.device.is_some() || !self.intent.made.is_empty();
+        !has_link && Mark::new(&self.network, &self.attachment).is_on(link) && self.lives()
     }
 }
 

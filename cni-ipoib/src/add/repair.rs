@@ -7,7 +7,7 @@
 use super::planned::{Kind, Planned};
 use super::{AddContext, child, device};
 use crate::config::Mode;
-use crate::device::repair::Returned;
+use crate::device::repair::{Returned, restore_for};
 use crate::error::Error;
 use crate::host::{observe, side_of};
 use crate::intent::Sharing;
@@ -66,7 +66,7 @@ fn restore_link(
         taken = NodeLock::take(node.state())?;
         &taken
     };
-    returned.restore(context.kernel, node.state(), owner, lock)
+    restore_for(context.kernel, node.state(), owner, lock)
 }
 
 /// Restores the names of the RDMA devices that `planned` asks for, if dead pods left them under other names.

@@ -10,7 +10,7 @@ use super::{function, hardware_in_pods};
 use crate::config::{Master, Preference, Preferences, ResolvedMaster};
 use crate::error::Error;
 use crate::intent::{Intent, Snapshot};
-use crate::journal::{Journal, NodeLock, Taken, Written, takers};
+use crate::journal::{Journal, NodeLock, Taken, Written, takers, written};
 use crate::kernel::{Kernel, Side};
 use crate::select::{Candidate, Loads, candidates, choose};
 use common::netlink::Link;
@@ -74,49 +74,50 @@ impl Returned {
         }
         Ok(None)
     }
-
-    /// Restores the link of `owner` and ends its ownership. Returns `false` if the kernel has not returned the
-    /// link yet, or if another call works on the attachment.
-    ///
-    /// # Errors
-    /// The journal cannot be read or written, or the kernel refused.
-    pub(crate) fn restore(
-        &self,
-        kernel: &mut dyn Kernel,
-        state: &Path,
-        owner: &Written,
-        _lock: &NodeLock,
-    ) -> Result<bool, Error> {
-        let mut entry = match Journal::new(state, &owner.network).idle(&owner.attachment) {
-            Ok(Some(entry)) => entry,
-            Ok(None) | Err(Error::Busy(_)) => return Ok(false),
-            Err(error) => return Err(error),
-        };
-        let (done, intent) = (entry.done, entry.intent.clone());
-        let Some((intent, was)) = intent.and_then(|intent| intent.device.clone().map(|was| (intent, was)))
-        else {
-            return Ok(false);
-        };
-        function::require_bound(kernel, &was)?;
-        let Some(link) = find(kernel, Side::Host, &was.hardware)? else {
-            return Ok(false);
-        };
-        tracing::info!(link = was.name, attachment = %owner.attachment, "restoring a link that returned from a dead pod");
-        restore_returned(kernel, &link, &was, &self.all)?;
-        // DEL or GC releases its addresses. The link belongs to the host again.
-        entry.begin(Intent {
-            device: None,
-            ..intent
-        })?;
-        if done {
-            entry.finish()?;
-        }
-        Ok(true)
-    }
 }
 
-/// Restores a link that is on the host again: the GUIDs of its function, and its state. Deletes the children that the
-/// pod created on it. `others` are the attachments with links that may have taken its name.
+/// Restores the link of `owner` and ends its ownership. Returns `false` if the kernel has not returned the
+/// link yet, or if another call works on the attachment.
+///
+/// # Errors
+/// The journal cannot be read or written, or the kernel refused.
+pub(crate) fn restore_for(
+    kernel: &mut dyn Kernel,
+    state: &Path,
+    owner: &Written,
+    _lock: &NodeLock,
+) -> Result<bool, Error> {
+    let mut entry = match Journal::new(state, &owner.network).idle(&owner.attachment) {
+        Ok(Some(entry)) => entry,
+        Ok(None) | Err(Error::Busy(_)) => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    let (done, intent) = (entry.done, entry.intent.clone());
+    let Some((intent, was)) = intent.and_then(|intent| intent.device.clone().map(|was| (intent, was))) else {
+        return Ok(false);
+    };
+    function::require_bound(kernel, &was)?;
+    let Some(link) = find(kernel, Side::Host, &was.hardware)? else {
+        return Ok(false);
+    };
+    tracing::info!(link = was.name, attachment = %owner.attachment, "restoring a link that returned from a dead pod");
+    restore_returned(kernel, &link, &was, &written(state)?)?;
+    // DEL or GC releases its addresses. The link belongs to the host again.
+    entry.begin(Intent {
+        device: None,
+        ..intent
+    })?;
+    if done {
+        entry.finish()?;
+    }
+    Ok(true)
+}
+
+/// Restores a link that is on the host again: the GUIDs of its function, and its state. `others` are the attachments of
+/// the node: the links of some may have taken its name.
+///
+/// Deletes the children that the pod created on it. The kernel moves these to the host when the pod's namespace ends, and
+/// sets them down. Only the journal tells them from a child that an ADD is creating: a pod may choose any name and mark.
 ///
 /// # Errors
 /// As [`function::restore`] and [`restore_state`].
@@ -126,7 +127,10 @@ pub(crate) fn restore_returned(
     was: &Snapshot,
     others: &[Written],
 ) -> Result<(), Error> {
-    delete_links_on(kernel, Side::Host, link)?;
+    let is_of_pod = |child: &Link| {
+        child.kind.as_deref() == Some("ipoib") && !child.up && !others.iter().any(|of| of.is_creating(child))
+    };
+    delete_links_on(kernel, Side::Host, link, is_of_pod)?;
     let link = function::restore(kernel, link, was)?;
     restore_state(kernel, &link, was, &hardware_in_pods(others))
 }

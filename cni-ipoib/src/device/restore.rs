@@ -8,7 +8,6 @@
 use crate::error::{Error, Step};
 use crate::intent::{Hardware, Snapshot};
 use crate::kernel::{Kernel, Side, links};
-use crate::mark;
 use common::netlink::{HwAddress, IPV6_MIN_MTU, Link, LinkChange, LinkLayer};
 
 /// The link on `side`; `None` if it is not there.
@@ -27,7 +26,7 @@ pub fn leave_pod(kernel: &mut dyn Kernel, was: &Snapshot) -> Result<bool, Error>
     let Some(link) = find(kernel, Side::Pod, &was.hardware)? else {
         return Ok(false);
     };
-    delete_links_on(kernel, Side::Pod, &link)?;
+    delete_links_on(kernel, Side::Pod, &link, |_| true)?;
     // The host may have a link of that name, and the move would stop half-way.
     for altname in &link.altnames {
         kernel
@@ -48,20 +47,20 @@ pub fn leave_pod(kernel: &mut dyn Kernel, was: &Snapshot) -> Result<bool, Error>
     Ok(true)
 }
 
-/// Deletes the links that the pod created on its whole link `parent`. In the pod they would use `parent` after it is
-/// back on the host. When the pod's namespace ends, the kernel moves `IPoIB` children to the host and sets them down.
+/// Deletes the links on the pod's whole link `parent` that `is_of_pod` selects. In the pod they would use `parent` after
+/// it is back on the host.
 ///
 /// # Errors
 /// The kernel refuses.
-pub fn delete_links_on(kernel: &mut dyn Kernel, side: Side, parent: &Link) -> Result<(), Error> {
-    let of_pod = |link: &Link| match side {
-        Side::Pod => true,
-        Side::Host => link.kind.as_deref() == Some("ipoib") && !link.up && !mark::is_temporary(&link.name),
-    };
+pub fn delete_links_on(
+    kernel: &mut dyn Kernel,
+    side: Side,
+    parent: &Link,
+    is_of_pod: impl Fn(&Link) -> bool,
+) -> Result<(), Error> {
     for link in links(kernel, side)? {
         let on_parent = link.parent == Some(parent.index) && link.parent_netnsid.is_none();
-        // The DEL of another attachment deletes its own link.
-        if on_parent && of_pod(&link) && !mark::is_sound(&link) {
+        if on_parent && is_of_pod(&link) {
             tracing::info!(
                 link = link.name,
                 parent = parent.name,

@@ -83,10 +83,12 @@ fn a_child_that_the_pod_created_on_its_link_does_not_stay_on_the_node() {
     in_both_modes(|node| {
         unchanged(node, || {
             let conf = whole_link(node, "ib1");
-            for dies in [false, true] {
+            // The second name has the form of the plugin's temporary names.
+            let names = ["own", "rn0123456789ab"];
+            for (dies, name) in names.into_iter().flat_map(|name| [(false, name), (true, name)]) {
                 let pod = node.pod();
                 pod.attach(&conf, "net1");
-                pod.ip("link add link net1 name own type ipoib pkey 0x8001");
+                pod.ip(&format!("link add link net1 name {name} type ipoib pkey 0x8001"));
                 if dies {
                     pod.die();
                 }

@@ -75,53 +75,79 @@ fn a_link_that_its_pod_changed_is_restored_after_a_kill_at_any_request() {
     assert!(number > 10, "DEL makes {number} requests");
 }
 
+/// Children as a pod may create them on its link 4: with a plain name, with a temporary name of the plugin, and with the
+/// whole mark of an attachment.
+fn children_of_pod() -> [Link; 3] {
+    let mark = Mark::new("fabric", &attachment("c9"));
+    let child = |index, name: &str| Link {
+        parent: Some(4),
+        up: false,
+        ..ipoib(index, name, 0x8001)
+    };
+    let marked = Link {
+        group: mark.group,
+        alias: Some(mark.alias.clone()),
+        ..child(52, "net9")
+    };
+    [child(50, "own"), child(51, &mark.temporary(0)), marked]
+}
+
 #[test]
-fn a_child_that_the_pod_created_on_its_link_is_deleted() {
-    for dies in [false, true] {
-        let fixture = fixture(WAYS[0]);
-        let before = host(&fixture);
-        add(&fixture, "ib0").unwrap();
-        let own = Link {
-            parent: Some(4),
-            up: false,
-            ..ipoib(50, "own", 0x8001)
-        };
-        fixture.kernel.set().state.pod.push(own);
-        if dies {
-            fixture.kernel.set().state.pod_dies();
-            fixture.del_without_netns("c1").unwrap();
-        } else {
-            fixture.del("c1").unwrap();
-            fixture.kernel.set().state.pod_dies();
+fn children_that_the_pod_created_on_its_link_are_deleted() {
+    for child in children_of_pod() {
+        for dies in [false, true] {
+            let fixture = fixture(WAYS[0]);
+            let before = host(&fixture);
+            add(&fixture, "ib0").unwrap();
+            fixture.kernel.set().state.pod.push(child.clone());
+            if dies {
+                fixture.kernel.set().state.pod_dies();
+                fixture.del_without_netns("c1").unwrap();
+            } else {
+                fixture.del("c1").unwrap();
+                fixture.kernel.set().state.pod_dies();
+            }
+            assert_eq!(host(&fixture), before, "{child:?} {dies}");
         }
-        assert_eq!(host(&fixture), before, "{dies}");
     }
 }
 
-/// Those of the node's administrator are up, and those of other attachments have a mark.
+#[test]
+fn the_next_add_deletes_children_that_a_dead_pod_created_on_its_link() {
+    for child in children_of_pod() {
+        let fixture = fixture(WAYS[0]);
+        let before = host(&fixture);
+        add(&fixture, "ib0").unwrap();
+        fixture.kernel.set().state.pod.push(child.clone());
+        fixture.kill_pod("c1");
+        let keys = serde_json::json!({"mode": "device", "master": "ib0"});
+        fixture
+            .add_with("c2", &keys)
+            .unwrap_or_else(|e| panic!("{child:?}: {e:?}"));
+        fixture.del("c2").unwrap();
+        assert_eq!(host(&fixture), before, "{child:?}");
+    }
+}
+
+/// Those of the node's administrator are up. The journal has those that an ADD is creating.
 #[test]
 fn other_children_of_a_returned_link_stay() {
     let fixture = fixture(WAYS[0]);
     add(&fixture, "ib0").unwrap();
     fixture.kernel.set().state.pod_dies();
-    let mark = Mark::new("other", &attachment("c2"));
+    fixture.entry("c2").begin(fixture.intent()).unwrap();
+    let mark = Mark::new("fabric", &attachment("c2"));
     let child = |index, name: &str| Link {
         parent: Some(4),
         ..ipoib(index, name, 0x8001)
     };
     let administrators = child(60, "ib0.8001");
-    let of_attachment = Link {
-        group: mark.group,
-        alias: Some(mark.alias.clone()),
-        up: false,
-        ..child(61, "net2")
-    };
     let on_its_way = Link {
         group: mark.group,
         up: false,
-        ..child(62, &mark.temporary(0))
+        ..child(61, &mark.temporary(0))
     };
-    let others = [administrators, of_attachment, on_its_way];
+    let others = [administrators, on_its_way];
     fixture.kernel.set().state.host.extend(others.clone());
     fixture.del_without_netns("c1").unwrap();
     let after = fixture.kernel.state().host;

@@ -9,10 +9,12 @@
 
 use crate::error::{Error, Step};
 use crate::intent::Made;
+use crate::journal::written;
 use crate::kernel::{Kernel, Side, links, pod_link};
 use crate::mark::{self, Mark};
 use common::cni::{Attachment, CniResult, IfName};
 use common::netlink::{Link, LinkLayer};
+use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -70,6 +72,17 @@ fn known_among(mut links: Vec<Link>, side: Side, known: &Known<'_>) -> Vec<Link>
     links
 }
 
+/// The known links among those of the host, after the end of their namespace. A pod may have removed the mark. Then the
+/// journal tells the pod's link from a child that another ADD is creating with the queue pair of a deleted link.
+fn thrown_back_among(host: Vec<Link>, known: &Known<'_>, state: &Path) -> Result<Vec<Link>, Error> {
+    let mut found = known_among(host, Side::Host, known);
+    if found.iter().any(|link| !known.mark.is_on(link)) {
+        let all = written(state)?;
+        found.retain(|link| known.mark.is_on(link) || !all.iter().any(|of| of.is_creating(link)));
+    }
+    Ok(found)
+}
+
 fn delete_all(kernel: &mut dyn Kernel, side: Side, links: &[Link]) -> Result<usize, Error> {
     let mut deleted = 0;
     for link in links {
@@ -87,32 +100,42 @@ pub struct ThrownBack {
     pub more: bool,
 }
 
+/// The end of a pod's namespace.
+#[derive(Clone, Copy, Debug)]
+pub struct End<'e> {
+    /// The master of the pod's links.
+    pub master: &'e str,
+    /// A moment at which the namespace was gone.
+    pub gone: Instant,
+    /// The state directory.
+    pub state: &'e Path,
+}
+
 /// Deletes every known link that the kernel returns to the host after a namespace ended.
 ///
-/// The kernel returns them within `THROWN_BACK_WITHIN` of `gone`, a moment at which the namespace was gone.
-/// After that time the function searches once. If `master` is Ethernet it does not wait: such children end
-/// with their namespace.
+/// The kernel returns them within `THROWN_BACK_WITHIN` of that moment. After that time the function searches
+/// once. If the master is Ethernet it does not wait: such children end with their namespace.
 ///
 /// # Errors
-/// The kernel refused a request. Links deleted before stay deleted.
+/// The kernel refused a request, or the journal cannot be read. Links deleted before stay deleted.
 pub fn delete_thrown_back(
     kernel: &mut dyn Kernel,
     known: &Known<'_>,
-    master: &str,
-    gone: Instant,
+    end: &End<'_>,
 ) -> Result<ThrownBack, Error> {
-    let deadline = gone + within();
+    let deadline = end.gone + within();
     let mut deleted = 0;
     loop {
         let host = links(kernel, Side::Host)?;
-        let more = may_throw_back(&host, master);
-        let found = known_among(host, Side::Host, known);
+        let more = may_throw_back(&host, end.master);
+        let found = thrown_back_among(host, known, end.state)?;
         deleted += delete_all(kernel, Side::Host, &found)?;
         // A link without alias may never have been moved, so others may still be returned.
         if found.iter().any(|link| link.alias.is_some()) {
             // The ports of a bond return one after the other, but the kernel holds one lock for all of them,
             // and the deletion waited for that lock.
-            deleted += delete(kernel, Side::Host, known)?;
+            let found = thrown_back_among(links(kernel, Side::Host)?, known, end.state)?;
+            deleted += delete_all(kernel, Side::Host, &found)?;
             return Ok(ThrownBack { deleted, more: false });
         }
         if !more || Instant::now() >= deadline {

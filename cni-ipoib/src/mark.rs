@@ -70,7 +70,7 @@ impl Mark {
 const TEMPORARY: &str = "rn";
 
 /// Whether `name` is a temporary name of some attachment.
-pub(crate) fn is_temporary(name: &str) -> bool {
+fn is_temporary(name: &str) -> bool {
     name.strip_prefix(TEMPORARY)
         .is_some_and(|hash| hash.len() == 12 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }

@@ -7,7 +7,7 @@ mod device;
 mod rdma;
 
 use crate::config::Identity;
-use crate::detach::{self, Known, ThrownBack};
+use crate::detach::{self, End, Known, ThrownBack};
 use crate::error::Error;
 use crate::intent::Intent;
 use crate::journal::Notes;
@@ -127,8 +127,12 @@ fn remove_link(caller: &Caller<'_>, target: &DetachTarget<'_>) -> Result<Links, 
     let died = target.intent.as_ref().filter(|_| seen.is_empty());
     let returned = match died {
         Some(intent) => {
-            let gone = target.gone.unwrap_or_else(Instant::now);
-            detach::delete_thrown_back(&mut *kernel, &known, &intent.master, gone)?
+            let end = End {
+                master: &intent.master,
+                gone: target.gone.unwrap_or_else(Instant::now),
+                state: caller.node.state(),
+            };
+            detach::delete_thrown_back(&mut *kernel, &known, &end)?
         }
         None => ThrownBack {
             deleted: detach::delete(&mut *kernel, Side::Host, &Known::marked(&mark))?,

@@ -217,14 +217,15 @@ fn del_and_gc_find_a_returned_child_with_a_changed_alias_and_group() {
     run(|node| {
         let conf = network(node, &json!({}));
         let before = node.traces(&[]);
-        for by_gc in [false, true] {
+        // Neither the alias nor one of the names is UTF-8. The other name has the form of the plugin's temporary names.
+        let names = ["fast\u{fffd}", "rn0123456789ab"];
+        for (by_gc, name) in names.into_iter().flat_map(|name| [(false, name), (true, name)]) {
             let pod = node.pod();
             pod.attach(&conf, "net1");
-            // Neither alias nor name is UTF-8.
             pod.ip("link set net1 alias x\u{fffd}");
             pod.ip("link set net1 group 7");
             pod.ip("link set net1 down");
-            pod.ip("link set net1 name fast\u{fffd}");
+            pod.ip(&format!("link set net1 name {name}"));
             let ours = node.links().len();
             pod.die();
             soon("the kernel puts the child back", || {

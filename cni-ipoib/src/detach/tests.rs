@@ -37,6 +37,12 @@ fn mark(container: &str) -> Mark {
     Mark::new("fabric", &attachment(container))
 }
 
+/// The end of a namespace on a node with an empty journal.
+fn end(master: &str, gone: Instant) -> End<'_> {
+    let state = Path::new("/nonexistent");
+    End { master, gone, state }
+}
+
 fn marked(link: Link, mark: &Mark) -> Link {
     Link {
         group: mark.group,
@@ -213,7 +219,7 @@ fn del_waits_for_a_returning_ipoib_child_and_for_no_ethernet_child() {
     for (master, waits) in [("ib0", true), ("gone", true), ("eth0", false)] {
         let (mut host, start) = (host(), Instant::now());
         assert_eq!(
-            delete_thrown_back(&mut host, &Known::marked(&mark("c1")), master, start).unwrap(),
+            delete_thrown_back(&mut host, &Known::marked(&mark("c1")), &end(master, start)).unwrap(),
             ThrownBack {
                 deleted: 0,
                 more: waits
@@ -234,7 +240,7 @@ fn a_namespace_that_ended_long_ago_costs_one_search() {
     let (mark, gone) = (mark("c1"), Instant::now());
     sleep(within());
     let known = Known::marked(&mark);
-    let returned = delete_thrown_back(&mut kernel, &known, "ib0", gone).unwrap();
+    let returned = delete_thrown_back(&mut kernel, &known, &end("ib0", gone)).unwrap();
     assert_eq!(
         returned,
         ThrownBack {
@@ -253,7 +259,12 @@ fn a_child_that_returned_already_is_deleted_at_once() {
         marked(ipoib(4, "net1", 1), &mark("c2")),
     ]);
     assert_eq!(
-        delete_thrown_back(&mut kernel, &Known::marked(&mark("c1")), "ib0", Instant::now()).unwrap(),
+        delete_thrown_back(
+            &mut kernel,
+            &Known::marked(&mark("c1")),
+            &end("ib0", Instant::now())
+        )
+        .unwrap(),
         ThrownBack {
             deleted: 1,
             more: false
@@ -346,7 +357,7 @@ fn the_journal_identifies_a_link_that_returns_during_the_wait() {
         made: &made,
     };
     assert_eq!(
-        delete_thrown_back(&mut kernel, &known, "ib0", Instant::now()).unwrap(),
+        delete_thrown_back(&mut kernel, &known, &end("ib0", Instant::now())).unwrap(),
         ThrownBack {
             deleted: 1,
             more: false

@@ -54,15 +54,14 @@ impl Made {
     }
 
     /// Whether `link` is this link after the kernel returned it to the host at the end of the pod's namespace
-    /// (`netns_refund` in `ipoib_netlink.c`). Such a link is down, and its index may differ.
+    /// (`netns_refund` in `ipoib_netlink.c`). Such a link is down, and its index may differ. It may also be a child that
+    /// an ADD is creating with the same queue pair, once this link is deleted: only the journal tells.
     pub fn came_back_as(&self, link: &Link) -> bool {
         self.kind == "ipoib"
             && link.kind.as_deref() == Some("ipoib")
             && link.parent == Some(self.parent.unwrap_or(self.index))
             && !link.up
             && self.has_address_of(link)
-            && !mark::is_sound(link)
-            && !mark::is_temporary(&link.name)
     }
 
     /// Whether the addresses belong to one link. Two links of one parent may share an ipvlan's address, and a

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A pod that changes the properties of its link, and a link of another plugin.
 
-use crate::model::{Fixture, Pod, State, ethernet, ipoib, of_kind};
+use crate::mark::Mark;
+use crate::model::{Fixture, Pod, State, attachment, ethernet, ipoib, of_kind};
 use common::cni::dispatch::{Call, Plugin};
 use common::netlink::{HwAddress, Link};
 use serde_json::json;
@@ -10,7 +11,7 @@ use serde_json::json;
 type Change = (&'static str, fn(&mut Link));
 
 /// Changes that pods make to their link, including malicious ones.
-const CHANGES: [Change; 5] = [
+const CHANGES: [Change; 7] = [
     ("an alias", |link| link.alias = Some("mine".to_owned())),
     ("a group", |link| link.group = 7),
     ("a name", |link| link.name = "fast0".to_owned()),
@@ -20,7 +21,20 @@ const CHANGES: [Change; 5] = [
     ("nothing is left of it", |link| {
         (link.name, link.alias, link.group) = ("fast0".to_owned(), None, 0);
     }),
+    ("a temporary name", |link| {
+        let temporary = of_another().temporary(0);
+        (link.name, link.alias, link.group) = (temporary, None, 0);
+    }),
+    ("the mark of another attachment", |link| {
+        let mark = of_another();
+        (link.alias, link.group) = (Some(mark.alias), mark.group);
+    }),
 ];
+
+/// The mark of an attachment that the journal does not have.
+fn of_another() -> Mark {
+    Mark::new("fabric", &attachment("c9"))
+}
 
 fn change(fixture: &Fixture, of_pod: fn(&mut Link)) {
     let mut model = fixture.kernel.set();
@@ -87,6 +101,27 @@ fn a_changed_child_that_the_kernel_returned_to_the_host_is_found() {
     });
 }
 
+/// The HCA gave the queue pair of a deleted link to the next child.
+#[test]
+fn a_child_that_another_add_is_creating_survives_the_del_of_a_dead_pod() {
+    let mut fixture = Fixture::new();
+    fixture.add("c1").unwrap();
+    let mark = Mark::new("fabric", &attachment("c2"));
+    let on_its_way = Link {
+        name: mark.temporary(0),
+        group: mark.group,
+        alias: None,
+        up: false,
+        ..fixture.kernel.state().pod[0].clone()
+    };
+    fixture.kernel.set().state.pod.clear();
+    dies(&mut fixture);
+    fixture.entry("c2").begin(fixture.intent()).unwrap();
+    fixture.kernel.set().state.host.push(on_its_way.clone());
+    fixture.del_without_netns("c1").unwrap();
+    assert!(fixture.kernel.state().host.contains(&on_its_way));
+}
+
 #[test]
 fn a_pods_own_link_with_our_name_and_kind_survives() {
     let fixture = Fixture::new();
@@ -148,7 +183,7 @@ fn under_a_peers_name_the_peers_link_is_deleted_by_its_name() {
         let netns = fixture.pod.path();
         fixture
             .plugin()
-            .del(&call, &crate::model::attachment("c1"), Some(&netns))
+            .del(&call, &attachment("c1"), Some(&netns))
             .unwrap();
         assert_eq!(fixture.kernel.state().pod.is_empty(), deleted, "{program}");
     }
@@ -162,11 +197,7 @@ fn under_a_peers_name_the_journal_entry_decides() {
     let netns = fixture.pod.path();
     fixture
         .plugin()
-        .del(
-            &call_as(&fixture, "macvlan"),
-            &crate::model::attachment("c1"),
-            Some(&netns),
-        )
+        .del(&call_as(&fixture, "macvlan"), &attachment("c1"), Some(&netns))
         .unwrap();
     assert_eq!(fixture.kernel.state().pod, [of_peer()], "ADD made another link");
 }

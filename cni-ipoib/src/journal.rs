@@ -105,8 +105,14 @@ impl Written {
         found.map_or(true, |netns| netns.is_some())
     }
 
-    /// Whether `link` is a child that the ADD of this attachment is creating on the host. ADD has not moved it into the
-    /// pod yet.
+    /// Whether `link`, read in the namespace `netns`, is a link of this attachment, or will be.
+    pub(crate) fn has_in(&self, netns: (u64, u64), link: &Link) -> bool {
+        let intent = &self.intent;
+        let is_made = intent.netns_id == netns && intent.made.iter().any(|made| made.is(link));
+        is_made || self.is_creating(link)
+    }
+
+    /// Whether `link` is a child that the ADD of this attachment is creating, and has not recorded yet.
     pub(crate) fn is_creating(&self, link: &Link) -> bool {
         let has_link = self.intent.device.is_some() || !self.intent.made.is_empty();
         !has_link && Mark::new(&self.network, &self.attachment).is_on(link) && self.lives()

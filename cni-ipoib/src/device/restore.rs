@@ -26,7 +26,6 @@ pub fn leave_pod(kernel: &mut dyn Kernel, was: &Snapshot) -> Result<bool, Error>
     let Some(link) = find(kernel, Side::Pod, &was.hardware)? else {
         return Ok(false);
     };
-    delete_links_on(kernel, Side::Pod, &link, |_| true)?;
     // The host may have a link of that name, and the move would stop half-way.
     for altname in &link.altnames {
         kernel

@@ -5,7 +5,7 @@
 use super::{Caller, DetachTarget};
 use crate::device::function;
 use crate::device::repair::restore_returned;
-use crate::device::restore::{find, leave_pod};
+use crate::device::restore::{delete_links_on, find, leave_pod};
 use crate::error::{DeviceError, Error};
 use crate::intent::Snapshot;
 use crate::journal::{NodeLock, Written, others};
@@ -13,6 +13,7 @@ use crate::kernel::{Kernel, Side};
 use crate::mark::Mark;
 use crate::netns::pod_if_there;
 use crate::policy;
+use common::netlink::Link;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -41,17 +42,21 @@ pub(super) fn return_link(caller: &Caller<'_>, target: &DetachTarget<'_>) -> Res
     }
     let table = policy::table(&Mark::new(network, target.attachment));
     let lock = NodeLock::take(node.state())?;
+    let others = others(node.state(), network, target.attachment)?;
     for (path, id) in target.namespaces() {
         let Some(netns) = pod_if_there(&path, id)? else {
             continue;
         };
         let mut kernel = node.kernel(Some(&netns))?;
         policy::remove(&mut *kernel, table)?;
+        if let Some(link) = find(&mut *kernel, Side::Pod, &was.hardware)? {
+            let of_other = |child: &Link| others.iter().any(|of| of.has_in(netns.id(), child));
+            delete_links_on(&mut *kernel, Side::Pod, &link, |child| !of_other(child))?;
+        }
         if leave_pod(&mut *kernel, was)? {
             break;
         }
     }
-    let others = others(node.state(), network, target.attachment)?;
     let mut kernel = node.kernel(None)?;
     if others.iter().any(|other| has(other, was) && other.lives()) {
         tracing::info!(

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use crate::device::fixture::{WAYS, add, fixture, host};
+use crate::intent::{Intent, Made};
 use crate::mark::Mark;
 use crate::model::{Fault, Fixture, attachment, ethernet, ipoib};
 use common::cni::Code;
@@ -154,6 +155,24 @@ fn other_children_of_a_returned_link_stay() {
     for other in &others {
         assert!(after.contains(other), "{other:?}");
     }
+}
+
+/// The kernel does not report that the parent of an `IPoIB` child is in another namespace. The child has a parent on the
+/// host, with the number that the whole link has in the pod.
+#[test]
+fn the_child_of_another_attachment_in_the_pod_stays() {
+    let fixture = fixture(WAYS[0]);
+    add(&fixture, "ib0").unwrap();
+    let child = Link {
+        parent: Some(4),
+        ..ipoib(50, "net2", 0x8001)
+    };
+    let made = vec![Made::of(&child)];
+    let intent = fixture.intent();
+    fixture.entry("c2").begin(Intent { made, ..intent }).unwrap();
+    fixture.kernel.set().state.pod.push(child.clone());
+    fixture.del("c1").unwrap();
+    assert_eq!(fixture.kernel.state().pod, [child]);
 }
 
 /// The kernel may start without IPv6 while the snapshot of a link has an IPv6 setting.

@@ -22,7 +22,7 @@ use std::path::Path;
 /// # Caveats
 /// If the link cannot be deleted, the addresses stay allocated, and DEL fails. containerd then retries, unless
 /// ADD had failed; CRI-O does not retry. Without a retry the agent collects (docs/design/garbage.md). A link
-/// that the pod has moved into another namespace is not found there.
+/// that the pod has moved into another namespace is found only after the end of that namespace.
 pub(crate) fn del(
     node: &Node,
     call: &Call,

@@ -31,7 +31,7 @@ pub struct Known<'k> {
     /// Their mark, which a pod may change.
     pub mark: &'k Mark,
     /// Properties that a pod cannot change. They are valid in the namespace that ADD used, and on the host
-    /// once that namespace is gone.
+    /// once the link is not there any more.
     pub made: &'k [Made],
 }
 
@@ -100,7 +100,7 @@ pub struct ThrownBack {
     pub more: bool,
 }
 
-/// The end of a pod's namespace.
+/// The end of a namespace with the pod's links: the pod's, or one that the pod created.
 #[derive(Clone, Copy, Debug)]
 pub struct End<'e> {
     /// The master of the pod's links.

@@ -97,8 +97,8 @@ pub(crate) fn take_down(caller: &Caller<'_>, target: &DetachTarget<'_>) -> Resul
     Ok(links)
 }
 
-/// Deletes the attachment's links: in the container, and on the host, where an interrupted ADD or the end of
-/// the container's namespace left them.
+/// Deletes the attachment's links: in the container, and on the host, where an interrupted ADD or the end of a
+/// namespace left them.
 fn remove_link(caller: &Caller<'_>, target: &DetachTarget<'_>) -> Result<Links, Error> {
     if device::return_link(caller, target)? {
         return Ok(Links::Removed);
@@ -117,15 +117,16 @@ fn remove_link(caller: &Caller<'_>, target: &DetachTarget<'_>) -> Result<Links, 
         // Rules are not deleted with the link, and its namespace may continue to exist.
         policy::remove(&mut *kernel, policy::table(&mark))?;
         deleted += target.delete_in(&mut *kernel, &known, netns.id())?;
-        if deleted > 0 && target.done {
+        if target.done && deleted > 0 && deleted >= made.len() {
             return Ok(Links::Removed);
         }
     }
     let mut kernel = caller.node.kernel(None)?;
     // The kernel dismantles a dead namespace asynchronously. A link that it returned later would have no
-    // owner.
-    let died = target.intent.as_ref().filter(|_| seen.is_empty());
-    let returned = match died {
+    // owner. A pod may have moved a link into a namespace of its own: the kernel returns that link too.
+    let missing = target.intent.as_ref();
+    let missing = missing.filter(|_| seen.is_empty() || deleted < made.len());
+    let returned = match missing {
         Some(intent) => {
             let end = End {
                 master: &intent.master,

@@ -212,6 +212,32 @@ fn a_returned_port_does_not_disturb_bonds_of_the_node_or_of_other_pods() {
     });
 }
 
+/// The namespace of the pod exists until the runtime ends it. Those that the pod created end with its processes.
+#[test]
+fn del_and_gc_find_a_child_that_the_pod_moved_into_a_namespace_of_its_own() {
+    run(|node| {
+        let conf = network(node, &json!({}));
+        let before = node.traces(&[]);
+        for by_gc in [false, true] {
+            let pod = node.pod();
+            let inner = format!("inner-{}", pod.id);
+            pod.attach(&conf, "net1");
+            pod.ip("link set net1 group 7");
+            node.ip(&format!("netns add {inner}"));
+            pod.ip(&format!("link set net1 netns {inner}"));
+            node.ip(&format!("-n {inner} link set net1 alias mine"));
+            node.ip(&format!("netns del {inner}"));
+            if by_gc {
+                node.gc(&conf, &[]).done();
+            } else {
+                pod.detach(&conf, "net1");
+            }
+            tests::traces::assert_same(&before, &node.traces(&[]), "after DEL or GC");
+            pod.die();
+        }
+    });
+}
+
 #[test]
 fn del_and_gc_find_a_returned_child_with_a_changed_alias_and_group() {
     run(|node| {

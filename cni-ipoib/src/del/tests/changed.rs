@@ -101,6 +101,20 @@ fn a_changed_child_that_the_kernel_returned_to_the_host_is_found() {
     });
 }
 
+/// The pod's own namespace exists until the runtime ends it. The pod's processes, and what they created, have ended.
+#[test]
+fn a_child_that_the_pod_moved_into_a_namespace_of_its_own_is_found_after_the_end_of_that() {
+    on_every_node(|fixture, before| {
+        for (what, of_pod) in CHANGES {
+            fixture.add("c1").unwrap();
+            change(fixture, of_pod);
+            fixture.kernel.set().state.pod_dies();
+            fixture.del("c1").unwrap();
+            assert_eq!(&fixture.kernel.state(), before, "{what}");
+        }
+    });
+}
+
 /// The HCA gave the queue pair of a deleted link to the next child.
 #[test]
 fn a_child_that_another_add_is_creating_survives_the_del_of_a_dead_pod() {

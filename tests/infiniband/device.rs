@@ -28,7 +28,7 @@ const SETTINGS: [&str; 8] = [
 ];
 
 /// What a pod may change on its link. Its alias is not UTF-8. With an MTU below 1280 bytes the link has no IPv6.
-const BY_POD: [&str; 7] = [
+const BY_POD: [&str; 9] = [
     "link set net1 alias x\u{fffd}",
     "link set net1 mtu 1000",
     "link set net1 arp off",
@@ -36,6 +36,8 @@ const BY_POD: [&str; 7] = [
     "link set net1 allmulticast on",
     "link set net1 promisc on",
     "link set net1 txqueuelen 77",
+    "link set net1 mode dormant",
+    "link set net1 gso_max_size 4000 gso_max_segs 7",
 ];
 
 const RESETS: [&str; 6] = [

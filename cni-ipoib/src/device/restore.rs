@@ -8,7 +8,7 @@
 use crate::error::{Error, Step};
 use crate::intent::{Hardware, Snapshot};
 use crate::kernel::{Kernel, Side, links};
-use common::netlink::{HwAddress, IPV6_MIN_MTU, Link, LinkChange, LinkLayer};
+use common::netlink::{HwAddress, IPV6_MIN_MTU, Link, LinkChange, LinkLayer, PacketLimits};
 
 /// The link on `side`; `None` if it is not there.
 ///
@@ -235,8 +235,8 @@ fn restore_mtu_and_packet_settings(
     Ok(())
 }
 
-/// Restores the flags, such as `arp`, and the length of the queue, and removes the XDP programs of the pod. The kernel
-/// keeps all three on a link that changes its namespace.
+/// Restores the flags, such as `arp`, the length of the queue, the link mode and the limits of packets, and removes the
+/// XDP programs of the pod. The kernel keeps all these on a link that changes its namespace.
 fn restore_packet_settings(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) {
     let Some(packets) = &was.packets else {
         return;
@@ -244,14 +244,25 @@ fn restore_packet_settings(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot)
     let settings = LinkChange {
         flags: (packets.flags != link.flags).then_some(packets.flags),
         tx_queue: (packets.tx_queue != link.tx_queue).then_some(packets.tx_queue),
+        link_mode: (packets.link_mode != link.link_mode).then_some(packets.link_mode),
         ..LinkChange::default()
     };
-    let is_changed = settings.flags.is_some() || settings.tx_queue.is_some();
+    let is_changed = settings.flags.is_some() || settings.tx_queue.is_some() || settings.link_mode.is_some();
+    let has_limits = packets.limits != PacketLimits::default();
+    let limits = (has_limits && packets.limits != link.limits).then(|| LinkChange {
+        limits: Some(packets.limits),
+        ..LinkChange::default()
+    });
     let without = link.xdp.iter().filter(|_| !packets.xdp).map(|mode| LinkChange {
         without_xdp: Some(*mode),
         ..LinkChange::default()
     });
-    for change in is_changed.then_some(settings).into_iter().chain(without) {
+    for change in is_changed
+        .then_some(settings)
+        .into_iter()
+        .chain(limits)
+        .chain(without)
+    {
         if let Err(error) = kernel.change_link(Side::Host, link.index, &change) {
             tracing::warn!(link = was.name, ?change, %error, "cannot restore a setting of the link");
         }

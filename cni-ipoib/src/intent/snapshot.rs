@@ -3,7 +3,7 @@
 
 use super::{Function, Hardware};
 use crate::error::Error;
-use common::netlink::{AddrGenMode, HwAddress, IpoibMode, Link, LinkInfo, Saved};
+use common::netlink::{AddrGenMode, HwAddress, IpoibMode, Link, LinkInfo, PacketLimits, Saved};
 use common::rdma::Guid;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -21,6 +21,13 @@ pub struct PacketSettings {
     pub flags: u32,
     /// The largest number of packets that wait for transmission.
     pub tx_queue: u32,
+    /// The highest state that it reaches by itself ([`Link::link_mode`]). An earlier version did not record it: an
+    /// administrator's link has 0.
+    #[serde(default)]
+    pub link_mode: u8,
+    /// How large the packets are that the kernel builds and joins; no limits in a snapshot of an earlier version.
+    #[serde(default)]
+    pub limits: PacketLimits,
     /// Whether an XDP program of the host processes its packets. The pod's are removed only if there was none.
     pub xdp: bool,
 }
@@ -31,6 +38,8 @@ impl PacketSettings {
         Self {
             flags: link.flags,
             tx_queue: link.tx_queue,
+            link_mode: link.link_mode,
+            limits: link.limits,
             xdp: !link.xdp.is_empty(),
         }
     }

@@ -283,11 +283,7 @@ impl Model {
             return errno(Errno::EAFNOSUPPORT);
         }
         change.group.inspect(|group| link.group = *group);
-        change.flags.inspect(|flags| link.flags = *flags);
-        change.tx_queue.inspect(|packets| link.tx_queue = *packets);
-        change
-            .without_xdp
-            .inspect(|mode| link.xdp.retain(|other| other != mode));
+        change_packet_settings(link, change);
         change
             .address
             .inspect(|address| link.address = (*address).clone());
@@ -485,4 +481,14 @@ impl Kernel for ModelKernel {
         })
         .map_err(to_io)
     }
+}
+
+fn change_packet_settings(link: &mut Link, change: &LinkChange<'_>) {
+    change.flags.inspect(|flags| link.flags = *flags);
+    change.tx_queue.inspect(|packets| link.tx_queue = *packets);
+    change.link_mode.inspect(|mode| link.link_mode = *mode);
+    change.limits.inspect(|limits| link.limits = *limits);
+    change
+        .without_xdp
+        .inspect(|mode| link.xdp.retain(|other| other != mode));
 }

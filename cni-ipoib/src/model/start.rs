@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 use common::cni::dispatch::Call;
 use common::cni::{Args, Attachment, Conf};
-use common::netlink::{AddrGenMode, HwAddress, IpoibMode, Link, LinkInfo, LinkLayer, OperState};
+use common::netlink::{
+    AddrGenMode, HwAddress, IpoibMode, Link, LinkInfo, LinkLayer, OperState, PacketLimits,
+};
 use common::rdma::Pkey;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -37,6 +39,11 @@ pub(crate) fn link(layer: LinkLayer, index: u32, name: &str, address: &str) -> L
         addr_gen_mode: Some(AddrGenMode::Eui64),
         flags: 0x1000,
         tx_queue: 1000,
+        link_mode: 0,
+        limits: PacketLimits {
+            gso_max_size: Some(65536),
+            ..PacketLimits::default()
+        },
         xdp: Vec::new(),
     }
 }

@@ -5,6 +5,7 @@ pub(super) mod address;
 pub(super) mod carrier;
 pub(super) mod entry;
 pub(super) mod kind;
+pub(super) mod limits;
 pub(super) mod link;
 pub(super) mod new_link;
 mod property;

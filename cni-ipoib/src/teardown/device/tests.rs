@@ -30,6 +30,7 @@ fn change_by_pod(fixture: &Fixture) {
     for link in &mut fixture.kernel.set().state.pod {
         (link.mtu, link.addr_gen_mode) = (1000, None);
         (link.flags, link.tx_queue) = (0x380, 77);
+        (link.link_mode, link.limits.gso_max_size) = (1, Some(4000));
         link.xdp = vec![XdpMode::Generic, XdpMode::Driver];
     }
 }

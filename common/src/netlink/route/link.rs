@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::super::hardware::HwAddress;
 use super::kind::{AddrGenMode, BondMode, FailOverMac, IpoibMode, IpvlanMode, MacvlanMode};
+use super::limits::PacketLimits;
 use super::xdp::XdpMode;
 use crate::id::Pkey;
 use netlink_packet_route::link::{
@@ -64,6 +65,11 @@ pub struct Link {
     pub flags: u32,
     /// The largest number of packets that wait for transmission (`txqueuelen`).
     pub tx_queue: u32,
+    /// The highest state of RFC 2863 that it reaches by itself (`IFLA_LINKMODE`): 0, up; 1, dormant (`mode dormant` of
+    /// `ip link`).
+    pub link_mode: u8,
+    /// How large the packets are that the kernel builds and joins.
+    pub limits: PacketLimits,
     /// Where XDP programs process its packets.
     pub xdp: Vec<XdpMode>,
 }
@@ -182,6 +188,8 @@ impl Link {
             addr_gen_mode: None,
             flags: LinkFlags::Multicast.bits(),
             tx_queue: 0,
+            link_mode: 0,
+            limits: PacketLimits::default(),
             xdp: Vec::new(),
         }
     }
@@ -241,9 +249,10 @@ impl Link {
             LinkAttribute::Group(group) => self.group = group,
             LinkAttribute::LinkInfo(infos) => self.read_info(infos),
             LinkAttribute::TxQueueLen(packets) => self.tx_queue = packets,
+            LinkAttribute::Mode(mode) => self.link_mode = mode.into(),
             LinkAttribute::Xdp(attributes) => self.xdp = XdpMode::decode(&attributes),
             LinkAttribute::AfSpecUnspec(families) => self.addr_gen_mode = addr_gen_mode(&families),
-            _ => {}
+            other => self.limits.read(&other),
         }
     }
 

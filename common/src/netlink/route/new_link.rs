@@ -2,6 +2,7 @@
 use super::super::hardware::HwAddress;
 use super::super::text::{self, IFLA_IFALIAS, IFLA_IFNAME};
 use super::kind::{AddrGenMode, BondMode, FailOverMac, IpoibMode, IpvlanMode, MacvlanMode};
+use super::limits::PacketLimits;
 use super::link::SETTABLE;
 use super::xdp::XdpMode;
 use crate::id::Pkey;
@@ -116,6 +117,10 @@ pub struct LinkChange<'a> {
     pub flags: Option<u32>,
     /// The largest number of packets that wait for transmission.
     pub tx_queue: Option<u32>,
+    /// The highest state that the link reaches by itself ([`Link::link_mode`](super::link::Link::link_mode)).
+    pub link_mode: Option<u8>,
+    /// How large the packets are that the kernel builds and joins.
+    pub limits: Option<PacketLimits>,
     /// Removes the XDP program of this mode. The kernel refuses it while a process holds the program by a BPF link
     /// (`EBUSY`).
     pub without_xdp: Option<XdpMode>,
@@ -239,6 +244,8 @@ impl LinkChange<'_> {
         attributes.extend(self.name.map(text(IFLA_IFNAME)));
         attributes.extend(self.mtu.map(LinkAttribute::Mtu));
         attributes.extend(self.tx_queue.map(LinkAttribute::TxQueueLen));
+        attributes.extend(self.link_mode.map(|mode| LinkAttribute::Mode(mode.into())));
+        attributes.extend(self.limits.into_iter().flat_map(PacketLimits::encode));
         attributes.extend(self.without_xdp.map(XdpMode::removal));
         attributes.extend(self.alias.map(text(IFLA_IFALIAS)));
         attributes.extend(

@@ -7,7 +7,7 @@
 use super::super::super::socket::request;
 use super::super::super::{
     AddrGenMode, BondMode, FailOverMac, IpoibMode, Ipv4Settings, Link, LinkChange, LinkInfo, LinkLayer,
-    NewLink, NewLinkKind, XdpMode,
+    NewLink, NewLinkKind, PacketLimits, XdpMode,
 };
 use super::new;
 use crate::rdma::{Guid, Pkey};
@@ -157,6 +157,37 @@ fn the_request_for_packet_settings_has_the_kernels_layout() {
     };
     let bytes = request(Message::SetLink(change.encode(7)), 0, 3);
     assert_eq!(hex(&bytes), hex(PACKET_SETTINGS));
+}
+
+/// `ip link set #7 mode dormant gso_max_size 65536 gso_max_segs 128 gro_max_size 65535 gso_ipv4_max_size 65534
+/// gro_ipv4_max_size 65533`, which `ip` sends as two requests
+#[rustfmt::skip]
+const LIMITS: &[u8] = &[
+    0x50, 0, 0, 0,  0x13, 0,  0x01, 0,  3, 0, 0, 0,  0, 0, 0, 0,         // 80 bytes, RTM_SETLINK, sequence 3
+    0, 0, 0, 0,  7, 0, 0, 0,  0, 0, 0, 0,  0, 0, 0, 0,                   // struct ifinfomsg
+    0x05, 0, 0x11, 0,  1, 0, 0, 0,                                       // IFLA_LINKMODE
+    0x08, 0, 0x29, 0,  0, 0, 1, 0,                                       // IFLA_GSO_MAX_SIZE
+    0x08, 0, 0x28, 0,  0x80, 0, 0, 0,                                    // IFLA_GSO_MAX_SEGS
+    0x08, 0, 0x3a, 0,  0xff, 0xff, 0, 0,                                 // IFLA_GRO_MAX_SIZE
+    0x08, 0, 0x3f, 0,  0xfe, 0xff, 0, 0,                                 // IFLA_GSO_IPV4_MAX_SIZE
+    0x08, 0, 0x40, 0,  0xfd, 0xff, 0, 0,                                 // IFLA_GRO_IPV4_MAX_SIZE
+];
+
+#[test]
+fn the_request_for_packet_limits_has_the_kernels_layout() {
+    let change = LinkChange {
+        link_mode: Some(1),
+        limits: Some(PacketLimits {
+            gso_max_size: Some(65536),
+            gso_max_segs: Some(128),
+            gro_max_size: Some(65535),
+            gso_ipv4_max_size: Some(65534),
+            gro_ipv4_max_size: Some(65533),
+        }),
+        ..LinkChange::default()
+    };
+    let bytes = request(Message::SetLink(change.encode(7)), 0, 3);
+    assert_eq!(hex(&bytes), hex(LIMITS));
 }
 
 /// A change of IPv4 settings and of address generation. `ip` has no such command; the layout is that of

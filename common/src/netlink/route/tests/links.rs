@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::super::super::{
     AddrGenMode, HwAddress, Ipv4Settings, LinkChange, LinkInfo, LinkLayer, MacvlanMode, NewLink, NewLinkKind,
-    Route, Socket,
+    PacketLimits, Route, Socket,
 };
 use super::{cable, new, socket};
 use crate::netns::tests::fresh;
@@ -154,6 +154,33 @@ fn a_link_name_that_is_in_use_is_refused() {
 }
 
 #[test]
+fn the_link_mode_and_the_limits_of_packets_change() {
+    let (_netns, mut socket, v0, _) = cable();
+    let before = socket.link_by_index(v0).unwrap().unwrap();
+    assert_eq!(before.link_mode, 0);
+    let limits = PacketLimits {
+        gso_max_size: Some(4000),
+        gso_max_segs: Some(7),
+        ..before.limits
+    };
+    let both = LinkChange {
+        link_mode: Some(1),
+        limits: Some(limits),
+        ..LinkChange::default()
+    };
+    change(&mut socket, v0, both);
+    let link = socket.link_by_index(v0).unwrap().unwrap();
+    assert_eq!((link.link_mode, link.limits), (1, limits));
+    let back = LinkChange {
+        link_mode: Some(0),
+        limits: Some(before.limits),
+        ..LinkChange::default()
+    };
+    change(&mut socket, v0, back);
+    assert_eq!(socket.link_by_index(v0).unwrap().unwrap(), before);
+}
+
+#[test]
 fn everything_changes_in_one_request() {
     let (netns, mut socket, v0, _) = cable();
     let address: HwAddress = "02:00:00:00:00:99".parse().unwrap();
@@ -167,15 +194,13 @@ fn everything_changes_in_one_request() {
         group: Some(3),
         flags: Some(0x1380),
         tx_queue: Some(77),
-        without_xdp: None,
-        master: None,
-        netns: None,
         ipv4: Some(Ipv4Settings {
             arp_notify: 1,
             arp_announce: 2,
             arp_ignore: 1,
             rp_filter: 2,
         }),
+        ..LinkChange::default()
     };
     change(&mut socket, v0, all);
     let link = socket.link_by_index(v0).unwrap().unwrap();

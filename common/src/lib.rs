@@ -10,7 +10,7 @@
 //! announce rdma                 | what goes out to neighbours; what sysfs shows
 //! cni netlink                   | the protocol of the runtime, and that of the kernel
 //! packet
-//! ethtool id lock log netns poll port_state undo
+//! ethtool id lock log netns poll port_state tcx undo
 //! ```
 
 pub mod announce;
@@ -29,4 +29,5 @@ pub mod poll;
 pub mod port_state;
 pub mod probe;
 pub mod rdma;
+pub mod tcx;
 pub mod undo;

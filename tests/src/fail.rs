@@ -286,4 +286,14 @@ impl WholeLinks for Faulty<'_> {
         self.faults.io()?;
         self.kernel.set_sysctl(name, key, value)
     }
+
+    fn has_tcx(&mut self, index: u32) -> io::Result<bool> {
+        self.faults.io()?;
+        self.kernel.has_tcx(index)
+    }
+
+    fn remove_tcx(&mut self, index: u32) -> io::Result<()> {
+        self.faults.io()?;
+        self.kernel.remove_tcx(index)
+    }
 }

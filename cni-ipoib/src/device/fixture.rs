@@ -134,6 +134,8 @@ pub(crate) struct Host {
     links: Vec<Link>,
     carried: Vec<(String, String)>,
     sysctls: Vec<(String, Sysctls)>,
+    /// The names of the links that run programs by tcx.
+    tcx: Vec<String>,
     rdma: Vec<String>,
 }
 
@@ -159,6 +161,14 @@ pub(crate) fn host(fixture: &Fixture) -> Host {
         .map(str::to_owned)
         .collect();
     rdma.sort();
+    let has_tcx = |link: &&Link| state.left.tcx.contains(&link.index);
+    let mut tcx: Vec<String> = state
+        .host
+        .iter()
+        .filter(has_tcx)
+        .map(|link| link.name.clone())
+        .collect();
+    tcx.sort();
     let mut links = state.host;
     links.sort_by(|a, b| a.name.cmp(&b.name));
     for link in &mut links {
@@ -169,6 +179,7 @@ pub(crate) fn host(fixture: &Fixture) -> Host {
         links,
         carried,
         sysctls,
+        tcx,
         rdma,
     }
 }

@@ -236,7 +236,7 @@ fn restore_mtu_and_packet_settings(
 }
 
 /// Restores the flags, such as `arp`, the length of the queue, the link mode and the limits of packets, and removes the
-/// XDP programs of the pod. The kernel keeps all these on a link that changes its namespace.
+/// XDP and tcx programs of the pod. The kernel keeps all these on a link that changes its namespace.
 fn restore_packet_settings(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) {
     let Some(packets) = &was.packets else {
         return;
@@ -265,6 +265,15 @@ fn restore_packet_settings(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot)
     {
         if let Err(error) = kernel.change_link(Side::Host, link.index, &change) {
             tracing::warn!(link = was.name, ?change, %error, "cannot restore a setting of the link");
+        }
+    }
+    if packets.tcx == Some(false) {
+        let removed = match kernel.has_tcx(link.index) {
+            Ok(true) => kernel.remove_tcx(link.index),
+            other => other.map(drop),
+        };
+        if let Err(error) = removed {
+            tracing::warn!(link = was.name, %error, "cannot remove tcx programs from the link; those of its pod stay on it");
         }
     }
 }

@@ -30,17 +30,21 @@ pub struct PacketSettings {
     pub limits: PacketLimits,
     /// Whether an XDP program of the host processes its packets. The pod's are removed only if there was none.
     pub xdp: bool,
+    /// The same for tcx; `None` if it is not known, as in a snapshot of an earlier version.
+    #[serde(default)]
+    pub tcx: Option<bool>,
 }
 
 impl PacketSettings {
-    /// Those of `link`.
-    pub fn of(link: &Link) -> Self {
+    /// Those of `link`. `tcx`: whether programs of the host process its packets by tcx, if that is known.
+    pub fn of(link: &Link, tcx: Option<bool>) -> Self {
         Self {
             flags: link.flags,
             tx_queue: link.tx_queue,
             link_mode: link.link_mode,
             limits: link.limits,
             xdp: !link.xdp.is_empty(),
+            tcx,
         }
     }
 }

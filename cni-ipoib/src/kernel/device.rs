@@ -5,6 +5,7 @@ use super::{Namespaces, Side};
 use crate::intent::Sysctls;
 use common::netlink::{Added, Carried, Error, IpoibMode, LinkChange, Saved};
 use common::netns::Netns;
+use common::tcx;
 use std::fs;
 use std::io;
 use std::os::fd::AsFd;
@@ -35,6 +36,10 @@ pub trait WholeLinks {
     fn sysctls(&mut self, name: &str) -> io::Result<Sysctls>;
     /// Sets one sysctl.
     fn set_sysctl(&mut self, name: &str, key: &str, value: &str) -> io::Result<()>;
+    /// Whether a link on the host runs programs by tcx.
+    fn has_tcx(&mut self, index: u32) -> io::Result<bool>;
+    /// Detaches these programs from a link on the host.
+    fn remove_tcx(&mut self, index: u32) -> io::Result<()>;
 }
 
 impl WholeLinks for Namespaces<'_> {
@@ -100,6 +105,15 @@ impl WholeLinks for Namespaces<'_> {
     fn set_sysctl(&mut self, name: &str, key: &str, value: &str) -> io::Result<()> {
         let (kind, key) = key.rsplit_once('/').unwrap_or((key, ""));
         fs::write(directory(kind, name).join(key), value)
+    }
+
+    // The plugin's own threads never leave the host's namespace.
+    fn has_tcx(&mut self, index: u32) -> io::Result<bool> {
+        tcx::is_used(index)
+    }
+
+    fn remove_tcx(&mut self, index: u32) -> io::Result<()> {
+        tcx::remove_all(index).map(drop)
     }
 }
 

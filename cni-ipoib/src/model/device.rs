@@ -13,6 +13,10 @@ pub(crate) struct LostState {
     pub(crate) carried: Vec<(u32, Saved)>,
     /// By the name of the link.
     pub(crate) sysctls: Vec<(String, Sysctls)>,
+    /// The links that run programs by tcx. They keep them in each namespace.
+    pub(crate) tcx: Vec<u32>,
+    /// A seccomp profile refuses `bpf(2)`.
+    pub(crate) without_bpf: bool,
     /// Since Linux 6.17 `IPoIB` links are recreated in the namespace of their RDMA device.
     pub(crate) links_follow: bool,
 }
@@ -238,6 +242,25 @@ impl WholeLinks for ModelKernel {
             }
             let own = sysctls.iter_mut().find(|(of, _)| of == name);
             own.map(|(_, values)| values.insert(key.to_owned(), value.to_owned()));
+            Ok(())
+        })
+        .map_err(io::Error::other)
+    }
+
+    fn has_tcx(&mut self, index: u32) -> io::Result<bool> {
+        let answer = self.ask(format!("look for tcx programs of #{index}"), |model| {
+            let left = &model.state.left;
+            Ok((!left.without_bpf).then(|| left.tcx.contains(&index)))
+        });
+        match answer {
+            Ok(has) => has.ok_or_else(|| io::ErrorKind::PermissionDenied.into()),
+            Err(error) => Err(io::Error::other(error)),
+        }
+    }
+
+    fn remove_tcx(&mut self, index: u32) -> io::Result<()> {
+        self.ask(format!("remove the tcx programs of #{index}"), |model| {
+            model.state.left.tcx.retain(|of| *of != index);
             Ok(())
         })
         .map_err(io::Error::other)

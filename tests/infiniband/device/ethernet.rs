@@ -4,7 +4,10 @@
 use super::{changed_by_its_pod, unchanged, whole_link, with_settings};
 use crate::fabric::{address, printed, reaches, run, soon};
 use common::netlink::{OperState, XdpMode};
+use common::tcx;
+use nix::sys::utsname::uname;
 use std::ffi::CString;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Command;
@@ -66,10 +69,16 @@ fn a_card_that_its_pod_changed_is_restored() {
 /// Commands of `bpf(2)`, from `include/uapi/linux/bpf.h`.
 const BPF_PROG_LOAD: u32 = 5;
 const BPF_OBJ_PIN: u32 = 6;
+const BPF_PROG_ATTACH: u32 = 8;
+
+/// Types of programs, and a hook.
+const BPF_PROG_TYPE_SCHED_CLS: u64 = 3;
+const BPF_PROG_TYPE_XDP: u64 = 6;
+const BPF_TCX_INGRESS: u64 = 46;
 
 /// Calls `bpf(2)`, whose attributes are 64-bit words here.
 #[expect(unsafe_code, reason = "nix has no bpf(2)")]
-fn bpf(command: u32, attributes: &[u64]) -> i64 {
+fn bpf(command: u32, attributes: &[u64]) -> io::Result<i64> {
     // SAFETY: the kernel reads the attributes, and what they point to, before the call returns.
     let result = unsafe {
         libc::syscall(
@@ -79,30 +88,66 @@ fn bpf(command: u32, attributes: &[u64]) -> i64 {
             size_of_val(attributes),
         )
     };
-    assert!(result >= 0, "bpf {command}: {}", std::io::Error::last_os_error());
-    result
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(result)
 }
 
-/// Loads an XDP program that drops every packet, and pins it to this file.
-fn pin_program(file: &Path) {
-    let program: [u64; 2] = [0x0000_0001_0000_00b7, 0x95]; // r0 = XDP_DROP; exit
-    let address = |pointer: *const u8| u64::try_from(pointer.addr()).unwrap();
-    let xdp_of_two_instructions = 6 | 2 << 32;
-    let license = c"GPL";
+fn word(pointer: *const u8) -> u64 {
+    u64::try_from(pointer.addr()).unwrap()
+}
+
+/// Loads a program of this type that drops every packet, and returns its descriptor. `drop` is `XDP_DROP`, 1, or `TC_ACT_SHOT`, 2.
+fn load_program(kind: u64, drop: u64) -> u64 {
+    let program: [u64; 2] = [0xb7 | drop << 32, 0x95]; // r0 = drop; exit
+    let kind_and_length = kind | 2 << 32;
     let load = [
-        xdp_of_two_instructions,
-        address(program.as_ptr().cast()),
-        address(license.as_ptr().cast()),
+        kind_and_length,
+        word(program.as_ptr().cast()),
+        word(c"GPL".as_ptr().cast()),
         0,
         0,
         0,
     ];
-    let descriptor = bpf(BPF_PROG_LOAD, &load);
+    u64::try_from(bpf(BPF_PROG_LOAD, &load).unwrap()).unwrap()
+}
+
+/// Loads an XDP program that drops every packet, and pins it to this file.
+fn pin_program(file: &Path) {
+    let descriptor = load_program(BPF_PROG_TYPE_XDP, 1);
     let path = CString::new(file.as_os_str().as_bytes()).unwrap();
-    bpf(
-        BPF_OBJ_PIN,
-        &[address(path.as_ptr().cast()), u64::try_from(descriptor).unwrap()],
-    );
+    bpf(BPF_OBJ_PIN, &[word(path.as_ptr().cast()), descriptor]).unwrap();
+}
+
+/// Linux has tcx since 6.6.
+fn has_tcx() -> bool {
+    let release = uname().unwrap().release().to_string_lossy().into_owned();
+    let mut numbers = release
+        .split('.')
+        .map(|number| number.parse::<u32>().unwrap_or_default());
+    (numbers.next(), numbers.next()) >= (Some(6), Some(6))
+}
+
+#[test]
+fn a_tcx_program_of_a_pod_does_not_stay_on_the_card() {
+    with_cards(|node| {
+        unchanged(node, || {
+            let conf = whole_link(node, "eth1");
+            let pod = node.pod();
+            pod.attach(&conf, "net1");
+            let index = pod.link("net1").index;
+            let drops = load_program(BPF_PROG_TYPE_SCHED_CLS, 2);
+            let link_and_program = u64::from(index) | drops << 32;
+            let attach = || bpf(BPF_PROG_ATTACH, &[link_and_program, BPF_TCX_INGRESS, 0, 0]);
+            let attached = pod.open().run(attach).unwrap();
+            assert_eq!(attached.is_ok(), has_tcx(), "{attached:?}");
+            let is_used = pod.open().run(|| tcx::is_used(index)).unwrap().unwrap();
+            assert_eq!(is_used, has_tcx());
+            pod.detach(&conf, "net1");
+            assert!(!tcx::is_used(node.link("eth1").index).unwrap());
+        });
+    });
 }
 
 #[test]

@@ -15,7 +15,10 @@ fn a_link_in_its_former_state_is_not_touched() {
     kernel.fail(crate::model::Fault::None);
     restore_state(&mut kernel, &link, &was, &[]).unwrap();
     assert_eq!(host(&fixture), before);
-    assert_eq!(fixture.kernel.get().log, ["set ipv4/conf/rp_filter of ens1"]);
+    assert_eq!(
+        fixture.kernel.get().log,
+        ["look for tcx programs of #6", "set ipv4/conf/rp_filter of ens1"]
+    );
 }
 
 #[test]

@@ -27,7 +27,9 @@ fn del_gc_and_the_next_add_restore_the_link_of_a_dead_pod() {
 
 /// Changes what a pod with the right to change its links can change. Below 1280 bytes a link has no IPv6.
 fn change_by_pod(fixture: &Fixture) {
-    for link in &mut fixture.kernel.set().state.pod {
+    let state = &mut fixture.kernel.set().state;
+    for link in &mut state.pod {
+        state.left.tcx.push(link.index);
         (link.mtu, link.addr_gen_mode) = (1000, None);
         (link.flags, link.tx_queue) = (0x380, 77);
         (link.link_mode, link.limits.gso_max_size) = (1, Some(4000));

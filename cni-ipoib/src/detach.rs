@@ -31,7 +31,7 @@ pub struct Known<'k> {
     /// Their mark, which a pod may change.
     pub mark: &'k Mark,
     /// Properties that a pod cannot change. They are valid in the namespace that ADD used, and on the host
-    /// once the link is not there any more.
+    /// once the link has left that namespace.
     pub made: &'k [Made],
 }
 
@@ -72,8 +72,8 @@ fn known_among(mut links: Vec<Link>, side: Side, known: &Known<'_>) -> Vec<Link>
     links
 }
 
-/// The known links among those of the host, after the end of their namespace. A pod may have removed the mark. Then the
-/// journal tells the pod's link from a child that another ADD is creating with the queue pair of a deleted link.
+/// The known links among those of the host, after the end of their namespace. A link without the mark has the recorded
+/// queue pair. The HCA may have given that queue pair to a child that another ADD is creating: this child stays.
 fn thrown_back_among(host: Vec<Link>, known: &Known<'_>, state: &Path) -> Result<Vec<Link>, Error> {
     let mut found = known_among(host, Side::Host, known);
     if found.iter().any(|link| !known.mark.is_on(link)) {
@@ -100,41 +100,34 @@ pub struct ThrownBack {
     pub more: bool,
 }
 
-/// The end of a namespace with the pod's links: the pod's, or one that the pod created.
-#[derive(Clone, Copy, Debug)]
-pub struct End<'e> {
-    /// The master of the pod's links.
-    pub master: &'e str,
-    /// A moment at which the namespace was gone.
-    pub gone: Instant,
-    /// The state directory.
-    pub state: &'e Path,
-}
-
-/// Deletes every known link that the kernel returns to the host after a namespace ended.
+/// Deletes every known link that the kernel returns to the host after a namespace ended: the pod's, or one that
+/// the pod created. `state` is the state directory.
 ///
-/// The kernel returns them within `THROWN_BACK_WITHIN` of that moment. After that time the function searches
-/// once. If the master is Ethernet it does not wait: such children end with their namespace.
+/// The kernel returns them within `THROWN_BACK_WITHIN` of `gone`, a moment at which the namespace was gone.
+/// After that time the function searches once. If `master` is Ethernet it does not wait: such children end
+/// with their namespace.
 ///
 /// # Errors
 /// The kernel refused a request, or the journal cannot be read. Links deleted before stay deleted.
 pub fn delete_thrown_back(
     kernel: &mut dyn Kernel,
     known: &Known<'_>,
-    end: &End<'_>,
+    master: &str,
+    gone: Instant,
+    state: &Path,
 ) -> Result<ThrownBack, Error> {
-    let deadline = end.gone + within();
+    let deadline = gone + within();
     let mut deleted = 0;
     loop {
         let host = links(kernel, Side::Host)?;
-        let more = may_throw_back(&host, end.master);
-        let found = thrown_back_among(host, known, end.state)?;
+        let more = may_throw_back(&host, master);
+        let found = thrown_back_among(host, known, state)?;
         deleted += delete_all(kernel, Side::Host, &found)?;
         // A link without alias may never have been moved, so others may still be returned.
         if found.iter().any(|link| link.alias.is_some()) {
             // The ports of a bond return one after the other, but the kernel holds one lock for all of them,
             // and the deletion waited for that lock.
-            let found = thrown_back_among(links(kernel, Side::Host)?, known, end.state)?;
+            let found = thrown_back_among(links(kernel, Side::Host)?, known, state)?;
             deleted += delete_all(kernel, Side::Host, &found)?;
             return Ok(ThrownBack { deleted, more: false });
         }

@@ -7,7 +7,7 @@ mod device;
 mod rdma;
 
 use crate::config::Identity;
-use crate::detach::{self, End, Known, ThrownBack};
+use crate::detach::{self, Known, ThrownBack};
 use crate::error::Error;
 use crate::intent::Intent;
 use crate::journal::Notes;
@@ -128,12 +128,9 @@ fn remove_link(caller: &Caller<'_>, target: &DetachTarget<'_>) -> Result<Links, 
     let missing = missing.filter(|_| seen.is_empty() || deleted < made.len());
     let returned = match missing {
         Some(intent) => {
-            let end = End {
-                master: &intent.master,
-                gone: target.gone.unwrap_or_else(Instant::now),
-                state: caller.node.state(),
-            };
-            detach::delete_thrown_back(&mut *kernel, &known, &end)?
+            let gone = target.gone.unwrap_or_else(Instant::now);
+            let state = caller.node.state();
+            detach::delete_thrown_back(&mut *kernel, &known, &intent.master, gone, state)?
         }
         None => ThrownBack {
             deleted: detach::delete(&mut *kernel, Side::Host, &Known::marked(&mark))?,

@@ -37,10 +37,9 @@ fn mark(container: &str) -> Mark {
     Mark::new("fabric", &attachment(container))
 }
 
-/// The end of a namespace on a node with an empty journal.
-fn end(master: &str, gone: Instant) -> End<'_> {
-    let state = Path::new("/nonexistent");
-    End { master, gone, state }
+/// [`delete_thrown_back`] on a node with an empty journal.
+fn thrown_back_of(kernel: &mut ModelKernel, known: &Known<'_>, master: &str, gone: Instant) -> ThrownBack {
+    delete_thrown_back(kernel, known, master, gone, Path::new("/nonexistent")).unwrap()
 }
 
 fn marked(link: Link, mark: &Mark) -> Link {
@@ -219,7 +218,7 @@ fn del_waits_for_a_returning_ipoib_child_and_for_no_ethernet_child() {
     for (master, waits) in [("ib0", true), ("gone", true), ("eth0", false)] {
         let (mut host, start) = (host(), Instant::now());
         assert_eq!(
-            delete_thrown_back(&mut host, &Known::marked(&mark("c1")), &end(master, start)).unwrap(),
+            thrown_back_of(&mut host, &Known::marked(&mark("c1")), master, start),
             ThrownBack {
                 deleted: 0,
                 more: waits
@@ -240,7 +239,7 @@ fn a_namespace_that_ended_long_ago_costs_one_search() {
     let (mark, gone) = (mark("c1"), Instant::now());
     sleep(within());
     let known = Known::marked(&mark);
-    let returned = delete_thrown_back(&mut kernel, &known, &end("ib0", gone)).unwrap();
+    let returned = thrown_back_of(&mut kernel, &known, "ib0", gone);
     assert_eq!(
         returned,
         ThrownBack {
@@ -259,12 +258,7 @@ fn a_child_that_returned_already_is_deleted_at_once() {
         marked(ipoib(4, "net1", 1), &mark("c2")),
     ]);
     assert_eq!(
-        delete_thrown_back(
-            &mut kernel,
-            &Known::marked(&mark("c1")),
-            &end("ib0", Instant::now())
-        )
-        .unwrap(),
+        thrown_back_of(&mut kernel, &Known::marked(&mark("c1")), "ib0", Instant::now()),
         ThrownBack {
             deleted: 1,
             more: false
@@ -357,7 +351,7 @@ fn the_journal_identifies_a_link_that_returns_during_the_wait() {
         made: &made,
     };
     assert_eq!(
-        delete_thrown_back(&mut kernel, &known, &end("ib0", Instant::now())).unwrap(),
+        thrown_back_of(&mut kernel, &known, "ib0", Instant::now()),
         ThrownBack {
             deleted: 1,
             more: false

@@ -76,42 +76,37 @@ fn a_link_that_the_pod_changed_is_deleted_before_its_address_is_released() {
     });
 }
 
-#[test]
-fn gc_finds_a_link_that_the_pod_changed_too() {
+/// Runs `end` after each change by a pod, on every node. Nothing of the attachment may be left.
+fn after_each_change(end: impl Fn(&mut Fixture)) {
     on_every_node(|fixture, before| {
         for (what, of_pod) in CHANGES {
             fixture.add("c1").unwrap();
             change(fixture, of_pod);
-            fixture.gc(&[]).unwrap();
+            end(fixture);
             assert_eq!(&fixture.kernel.state(), before, "{what}");
         }
     });
 }
 
 #[test]
+fn gc_finds_a_link_that_the_pod_changed_too() {
+    after_each_change(|fixture| fixture.gc(&[]).unwrap());
+}
+
+#[test]
 fn a_changed_child_that_the_kernel_returned_to_the_host_is_found() {
-    on_every_node(|fixture, before| {
-        for (what, of_pod) in CHANGES {
-            fixture.add("c1").unwrap();
-            change(fixture, of_pod);
-            dies(fixture);
-            fixture.del_without_netns("c1").unwrap();
-            assert_eq!(&fixture.kernel.state(), before, "{what}");
-        }
+    after_each_change(|fixture| {
+        dies(fixture);
+        fixture.del_without_netns("c1").unwrap();
     });
 }
 
 /// The pod's own namespace exists until the runtime ends it. The pod's processes, and what they created, have ended.
 #[test]
 fn a_child_that_the_pod_moved_into_a_namespace_of_its_own_is_found_after_the_end_of_that() {
-    on_every_node(|fixture, before| {
-        for (what, of_pod) in CHANGES {
-            fixture.add("c1").unwrap();
-            change(fixture, of_pod);
-            fixture.kernel.set().state.pod_dies();
-            fixture.del("c1").unwrap();
-            assert_eq!(&fixture.kernel.state(), before, "{what}");
-        }
+    after_each_change(|fixture| {
+        fixture.kernel.set().state.pod_dies();
+        fixture.del("c1").unwrap();
     });
 }
 

@@ -105,7 +105,7 @@ impl Written {
         found.map_or(true, |netns| netns.is_some())
     }
 
-    /// Whether `link`, read in the namespace `netns`, is a link of this attachment, or will be.
+    /// Whether `link`, read in the namespace `netns`, is a link of this attachment: recorded, or in creation.
     pub(crate) fn has_in(&self, netns: (u64, u64), link: &Link) -> bool {
         let intent = &self.intent;
         let is_made = intent.netns_id == netns && intent.made.iter().any(|made| made.is(link));

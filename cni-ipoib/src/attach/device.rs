@@ -62,7 +62,9 @@ fn undo(kernel: &mut dyn Kernel, plan: &Plan) -> Result<(), Error> {
     if let Some(identity) = plan.interface.rdma.as_ref().and_then(Grant::moved) {
         bring_back(kernel, identity)?;
     }
-    leave_pod(kernel, was)?;
+    if let Some(link) = find(kernel, Side::Pod, &was.hardware)? {
+        leave_pod(kernel, &link, was)?;
+    }
     match find(kernel, Side::Host, &was.hardware)? {
         Some(link) => restore_state(kernel, &link, was, &plan.others),
         None => Err(DeviceError::Lost {

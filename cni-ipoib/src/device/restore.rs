@@ -18,14 +18,11 @@ pub fn find(kernel: &mut dyn Kernel, side: Side, hardware: &Hardware) -> Result<
     Ok(links(kernel, side)?.into_iter().find(|link| hardware.is(link)))
 }
 
-/// Moves the link from the pod to the host. Returns `false` if it is not in the pod.
+/// Moves `link`, which is in the pod, to the host.
 ///
 /// # Errors
 /// The kernel refuses.
-pub fn leave_pod(kernel: &mut dyn Kernel, was: &Snapshot) -> Result<bool, Error> {
-    let Some(link) = find(kernel, Side::Pod, &was.hardware)? else {
-        return Ok(false);
-    };
+pub fn leave_pod(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Result<(), Error> {
     // The host may have a link of that name, and the move would stop half-way.
     for altname in &link.altnames {
         kernel
@@ -42,8 +39,7 @@ pub fn leave_pod(kernel: &mut dyn Kernel, was: &Snapshot) -> Result<bool, Error>
     };
     kernel
         .move_link(Side::Pod, link.index, &change)
-        .step(|| format!("move {} from the pod back to the host", link.name))?;
-    Ok(true)
+        .step(|| format!("move {} from the pod back to the host", link.name))
 }
 
 /// Deletes the links on the pod's whole link `parent` that `is_of_pod` selects. In the pod they would use `parent` after
@@ -236,7 +232,7 @@ fn restore_mtu_and_packet_settings(
 }
 
 /// Restores the flags, such as `arp`, the length of the queue, the link mode and the limits of packets, and removes the
-/// XDP and tcx programs of the pod. The kernel keeps all these on a link that changes its namespace.
+/// programs of the pod. The kernel keeps all these on a link that changes its namespace.
 fn restore_packet_settings(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) {
     let Some(packets) = &was.packets else {
         return;
@@ -247,9 +243,10 @@ fn restore_packet_settings(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot)
         link_mode: (packets.link_mode != link.link_mode).then_some(packets.link_mode),
         ..LinkChange::default()
     };
-    let is_changed = settings.flags.is_some() || settings.tx_queue.is_some() || settings.link_mode.is_some();
-    let has_limits = packets.limits != PacketLimits::default();
-    let limits = (has_limits && packets.limits != link.limits).then(|| LinkChange {
+    let is_changed =
+        (packets.flags, packets.tx_queue, packets.link_mode) != (link.flags, link.tx_queue, link.link_mode);
+    let is_known = packets.limits != PacketLimits::default();
+    let limits = (is_known && packets.limits != link.limits).then(|| LinkChange {
         limits: Some(packets.limits),
         ..LinkChange::default()
     });
@@ -268,13 +265,17 @@ fn restore_packet_settings(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot)
         }
     }
     if packets.tcx == Some(false) {
-        let removed = match kernel.has_tcx(link.index) {
-            Ok(true) => kernel.remove_tcx(link.index),
-            other => other.map(drop),
-        };
-        if let Err(error) = removed {
-            tracing::warn!(link = was.name, %error, "cannot remove tcx programs from the link; those of its pod stay on it");
-        }
+        remove_tcx(kernel, link, was);
+    }
+}
+
+fn remove_tcx(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) {
+    let removed = match kernel.has_tcx(link.index) {
+        Ok(true) => kernel.remove_tcx(link.index),
+        other => other.map(drop),
+    };
+    if let Err(error) = removed {
+        tracing::warn!(link = was.name, %error, "cannot remove tcx programs from the link; those of its pod stay on it");
     }
 }
 

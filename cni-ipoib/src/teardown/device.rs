@@ -50,10 +50,9 @@ pub(super) fn return_link(caller: &Caller<'_>, target: &DetachTarget<'_>) -> Res
         let mut kernel = node.kernel(Some(&netns))?;
         policy::remove(&mut *kernel, table)?;
         if let Some(link) = find(&mut *kernel, Side::Pod, &was.hardware)? {
-            let of_other = |child: &Link| others.iter().any(|of| of.has_in(netns.id(), child));
-            delete_links_on(&mut *kernel, Side::Pod, &link, |child| !of_other(child))?;
-        }
-        if leave_pod(&mut *kernel, was)? {
+            let is_of_pod = |child: &Link| !others.iter().any(|of| of.has_in(netns.id(), child));
+            delete_links_on(&mut *kernel, Side::Pod, &link, is_of_pod)?;
+            leave_pod(&mut *kernel, &link, was)?;
             break;
         }
     }

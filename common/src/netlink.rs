@@ -29,5 +29,7 @@ pub use route::link::{IPV6_MIN_MTU, Link, LinkInfo, LinkLayer, OperState};
 pub use route::new_link::{Ipv4Settings, LinkChange, NewLink, NewLinkKind};
 pub use route::rule::Rule;
 pub use route::saved::{Carried, Saved};
+#[cfg(test)]
+pub(crate) use route::tests::{cable, new};
 pub use route::xdp::XdpMode;
 pub use socket::{Family, Socket};

@@ -141,4 +141,4 @@ impl Socket<Route> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

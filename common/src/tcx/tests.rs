@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
-use crate::netlink::{NewLink, NewLinkKind, Route, Socket};
+use crate::netlink::cable;
 use crate::netns::tests::fresh;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::thread::sleep;
+use std::time::Duration;
 
 const LOAD: u32 = 5;
 const ATTACH: u32 = 8;
+const LINK_CREATE: u32 = 28;
 
 /// A program for traffic control that drops every packet.
 #[expect(unsafe_code, reason = "neither std nor nix has bpf(2)")]
@@ -29,29 +32,33 @@ fn program() -> OwnedFd {
 }
 
 fn attach(index: u32, hook: u32) -> Result<(), Errno> {
-    use std::os::fd::AsRawFd;
     let program = program();
-    let descriptor = u32::try_from(program.as_raw_fd()).unwrap();
     let mut attributes: Attributes = [0; 16];
-    attributes[..3].copy_from_slice(&[index, descriptor, hook]);
+    attributes[..3].copy_from_slice(&[index, number(&program), hook]);
     bpf(ATTACH, &mut attributes[..8])
+}
+
+/// Attaches the program by a BPF link, which the returned descriptor holds.
+#[expect(unsafe_code, reason = "neither std nor nix has bpf(2)")]
+fn hold(index: u32, hook: u32) -> Result<OwnedFd, Errno> {
+    let program = program();
+    let attributes = [number(&program), index, hook, 0];
+    // SAFETY: the kernel reads the attributes before the call returns a new descriptor.
+    unsafe {
+        let size = size_of_val(&attributes);
+        let descriptor = libc::syscall(libc::SYS_bpf, LINK_CREATE, attributes.as_ptr(), size);
+        let descriptor = i32::try_from(Errno::result(descriptor)?).unwrap();
+        Ok(OwnedFd::from_raw_fd(descriptor))
+    }
+}
+
+fn number(descriptor: &OwnedFd) -> u32 {
+    u32::try_from(descriptor.as_raw_fd()).unwrap()
 }
 
 #[test]
 fn every_program_of_a_link_is_removed() {
-    let netns = fresh();
-    let mut socket = Socket::<Route>::open_in(&netns).unwrap();
-    let new = NewLink {
-        name: "v0",
-        parent: 0,
-        netns: None,
-        mtu: None,
-        address: None,
-        group: 0,
-        kind: NewLinkKind::Veth { peer: "v1" },
-    };
-    socket.add_link(&new).unwrap();
-    let index = socket.link("v0").unwrap().unwrap().index;
+    let (netns, _socket, index, _) = cable();
     netns
         .run(|| {
             assert!(!is_used(index).unwrap());
@@ -66,6 +73,32 @@ fn every_program_of_a_link_is_removed() {
             }
             assert_eq!(remove_all(index).unwrap(), 3);
             assert!(!is_used(index).unwrap());
+        })
+        .unwrap();
+}
+
+#[test]
+fn a_program_that_a_bpf_link_holds_ends_with_that_link() {
+    let (netns, _socket, index, _) = cable();
+    netns
+        .run(|| {
+            let held = match hold(index, HOOKS[0]) {
+                Ok(held) => held,
+                // Before Linux 6.6 the kernel has no such hook.
+                Err(Errno::EINVAL) => return,
+                Err(error) => panic!("{error}"),
+            };
+            let error = remove_all(index).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::EBUSY));
+            drop(held);
+            // The kernel releases a link after the descriptor is closed.
+            for _ in 0..1000 {
+                if !is_used(index).unwrap() {
+                    return;
+                }
+                sleep(Duration::from_millis(10));
+            }
+            panic!("the program is still attached");
         })
         .unwrap();
 }

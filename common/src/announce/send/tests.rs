@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::super::frame::frames;
 use super::send;
-use crate::netlink::{AddrGenMode, LinkChange, NewLink, NewLinkKind, Route, Socket};
+use crate::netlink::{AddrGenMode, LinkChange, NewLinkKind, Route, Socket, new};
 use crate::netns::{Netns, tests::fresh};
 use crate::packet::Frame;
 use nix::sys::socket::{
@@ -14,18 +14,9 @@ use std::os::fd::{AsRawFd, OwnedFd};
 /// A veth pair that sends nothing itself: `v0` in the first namespace, `v1` in the second.
 pub(crate) fn cable() -> (Netns, Netns, u32) {
     let (here, there) = (fresh(), fresh());
-    let kind = NewLinkKind::Veth { peer: "v1" };
     let mut near = Socket::<Route>::open_in(&here).unwrap();
-    let veth = NewLink {
-        name: "v0",
-        parent: 0,
-        netns: None,
-        mtu: None,
-        address: None,
-        group: 0,
-        kind,
-    };
-    near.add_link(&veth).unwrap();
+    near.add_link(&new("v0", NewLinkKind::Veth { peer: "v1" }))
+        .unwrap();
     let far_end = near.link("v1").unwrap().unwrap().index;
     let moved = LinkChange {
         netns: Some(std::os::fd::AsFd::as_fd(&there)),

@@ -19,7 +19,7 @@ fn socket(netns: &Netns) -> Socket<Route> {
 }
 
 /// A request for a link of this kind.
-fn new<'a>(name: &'a str, kind: NewLinkKind<'a>) -> NewLink<'a> {
+pub(crate) fn new<'a>(name: &'a str, kind: NewLinkKind<'a>) -> NewLink<'a> {
     NewLink {
         name,
         parent: 0,
@@ -46,7 +46,7 @@ fn names(netns: &Netns) -> Vec<String> {
 }
 
 /// Returns a namespace with both ends of a veth pair, `v0` and `v1`, and their indices.
-fn cable() -> (Netns, Socket<Route>, u32, u32) {
+pub(crate) fn cable() -> (Netns, Socket<Route>, u32, u32) {
     let netns = fresh();
     let mut socket = socket(&netns);
     socket

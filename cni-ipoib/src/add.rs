@@ -175,6 +175,7 @@ fn add_interface(context: &mut AddContext<'_>, entry: &mut Entry) -> Result<Inte
         ipam: ipam.map(|ipam| ipam.notifying(&note)),
         attachment: context.attachment,
         netns: context.path,
+        netns_id: context.netns.id(),
         network: &context.call.conf.network,
         state: context.node.state(),
         device_info,

@@ -41,6 +41,8 @@ pub struct AttachContext<'w> {
     pub attachment: &'w Attachment,
     /// `CNI_NETNS`.
     pub netns: &'w Path,
+    /// The device and inode of that namespace.
+    pub netns_id: (u64, u64),
     /// The network.
     pub network: &'w str,
     /// The state directory.

@@ -5,11 +5,11 @@
 //! the host may have any name. A pod may change the name, the alias and the group of its link.
 //!
 //! Invariant: a link is deleted only if it has the attachment's mark, or the recorded properties that a pod
-//! cannot change ([`Made`]). Its name decides only without a record ([`delete_named`]).
+//! cannot change ([`Made`]). Its name decides only if ADD recorded no link ([`delete_named`]).
 
 use crate::error::{Error, Step};
 use crate::intent::Made;
-use crate::journal::written;
+use crate::journal::{Written, written};
 use crate::kernel::{Kernel, Side, links, pod_link};
 use crate::mark::{self, Mark};
 use common::cni::{Attachment, CniResult, IfName};
@@ -30,57 +30,94 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub struct Known<'k> {
     /// Their mark, which a pod may change.
     pub mark: &'k Mark,
-    /// Properties that a pod cannot change. They are valid in the namespace that ADD used, and on the host
-    /// once the link has left that namespace.
+    /// What the journal has of them.
+    pub recorded: Option<Recorded<'k>>,
+}
+
+/// Properties of an attachment's links that a pod cannot change. They are valid in the namespace that ADD used,
+/// and on the host once the link has left that namespace.
+#[derive(Clone, Copy, Debug)]
+pub struct Recorded<'k> {
+    /// One for each link.
     pub made: &'k [Made],
+    /// The namespace that ADD used.
+    pub netns: (u64, u64),
+    /// The state directory. Its journal tells which links belong to other attachments.
+    pub state: &'k Path,
 }
 
 impl<'k> Known<'k> {
     /// Only the mark is known.
     pub fn marked(mark: &'k Mark) -> Self {
-        Self { mark, made: &[] }
+        Self { mark, recorded: None }
     }
 
-    fn is(self, side: Side, link: &Link) -> bool {
-        let known = |made: &Made| match side {
-            Side::Pod => made.is(link),
-            Side::Host => made.came_back_as(link),
+    /// Whether `link` belongs to the attachment, whatever the journal has of other attachments.
+    fn is_certain(self, side: Side, link: &Link) -> bool {
+        let has_index = |made: &Made| side == Side::Pod && made.has_index_of(link);
+        self.mark.is_on(link) || self.made().iter().any(has_index)
+    }
+
+    /// Whether `link` belongs to the attachment, unless it belongs to another attachment.
+    fn is_possible(self, side: Side, link: &Link) -> bool {
+        self.is_certain(side, link)
+            || self.made().iter().any(|made| match side {
+                Side::Pod => made.is(link),
+                Side::Host => made.came_back_as(link),
+            })
+    }
+
+    fn made(self) -> &'k [Made] {
+        self.recorded.map_or(&[], |recorded| recorded.made)
+    }
+
+    /// The journal entries of the other attachments of the node.
+    ///
+    /// # Errors
+    /// The journal cannot be read.
+    pub fn others(self) -> Result<Vec<Written>, Error> {
+        let mut others = match self.recorded {
+            Some(recorded) => written(recorded.state)?,
+            None => Vec::new(),
         };
-        is_ours(link) && (self.mark.is_on(link) || self.made.iter().any(known))
+        others.retain(|of| of.mark() != *self.mark);
+        Ok(others)
+    }
+}
+
+impl Recorded<'_> {
+    /// Whether `link`, read on `side`, belongs to the other attachment `of`.
+    fn is_of_other(self, of: &Written, side: Side, link: &Link) -> bool {
+        match side {
+            Side::Pod => of.has_in(self.netns, link),
+            Side::Host => of.is_creating(link),
+        }
     }
 }
 
 /// Deletes every known link on `side`. Returns their number.
 ///
 /// # Errors
-/// The kernel refused a request. Links deleted before stay deleted.
+/// The kernel refused a request, or the journal cannot be read. Links deleted before stay deleted.
 pub fn delete(kernel: &mut dyn Kernel, side: Side, known: &Known<'_>) -> Result<usize, Error> {
-    let links = find(kernel, side, known)?;
-    delete_all(kernel, side, &links)
+    let found = known_among(links(kernel, side)?, side, known)?;
+    delete_all(kernel, side, &found)
 }
 
-/// Every known link on `side`, in the order of deletion.
-fn find(kernel: &mut dyn Kernel, side: Side, known: &Known<'_>) -> Result<Vec<Link>, Error> {
-    Ok(known_among(links(kernel, side)?, side, known))
-}
-
-/// The known links among all of `side`, in the order of deletion.
-fn known_among(mut links: Vec<Link>, side: Side, known: &Known<'_>) -> Vec<Link> {
-    links.retain(|link| known.is(side, link));
+/// The known links among all of `side`, in the order of deletion. A link may have only the address in the record.
+/// The HCA may have given the queue pair in that address to a child of another attachment: this child stays.
+fn known_among(mut links: Vec<Link>, side: Side, known: &Known<'_>) -> Result<Vec<Link>, Error> {
+    links.retain(|link| is_ours(link) && known.is_possible(side, link));
+    if let Some(recorded) = known.recorded
+        && links.iter().any(|link| !known.is_certain(side, link))
+    {
+        let others = known.others()?;
+        let is_others = |link: &Link| others.iter().any(|of| recorded.is_of_other(of, side, link));
+        links.retain(|link| known.is_certain(side, link) || !is_others(link));
+    }
     // A bond of InfiniBand ports ends with its last port. Deleted before its ports, it releases them at once.
     links.sort_by_key(|link| !link.is_bond());
-    links
-}
-
-/// The known links among those of the host, after the end of their namespace. A link without the mark has the recorded
-/// queue pair. The HCA may have given that queue pair to a child that another ADD is creating: this child stays.
-fn thrown_back_among(host: Vec<Link>, known: &Known<'_>, state: &Path) -> Result<Vec<Link>, Error> {
-    let mut found = known_among(host, Side::Host, known);
-    if found.iter().any(|link| !known.mark.is_on(link)) {
-        let all = written(state)?;
-        found.retain(|link| known.mark.is_on(link) || !all.iter().any(|of| of.is_creating(link)));
-    }
-    Ok(found)
+    Ok(links)
 }
 
 fn delete_all(kernel: &mut dyn Kernel, side: Side, links: &[Link]) -> Result<usize, Error> {
@@ -101,7 +138,7 @@ pub struct ThrownBack {
 }
 
 /// Deletes every known link that the kernel returns to the host after a namespace ended: the pod's, or one that
-/// the pod created. `state` is the state directory.
+/// the pod created.
 ///
 /// The kernel returns them within `THROWN_BACK_WITHIN` of `gone`, a moment at which the namespace was gone.
 /// After that time the function searches once. If `master` is Ethernet it does not wait: such children end
@@ -114,21 +151,19 @@ pub fn delete_thrown_back(
     known: &Known<'_>,
     master: &str,
     gone: Instant,
-    state: &Path,
 ) -> Result<ThrownBack, Error> {
     let deadline = gone + within();
     let mut deleted = 0;
     loop {
         let host = links(kernel, Side::Host)?;
         let more = may_throw_back(&host, master);
-        let found = thrown_back_among(host, known, state)?;
+        let found = known_among(host, Side::Host, known)?;
         deleted += delete_all(kernel, Side::Host, &found)?;
         // A link without alias may never have been moved, so others may still be returned.
         if found.iter().any(|link| link.alias.is_some()) {
             // The ports of a bond return one after the other, but the kernel holds one lock for all of them,
             // and the deletion waited for that lock.
-            let found = thrown_back_among(links(kernel, Side::Host)?, known, state)?;
-            deleted += delete_all(kernel, Side::Host, &found)?;
+            deleted += delete(kernel, Side::Host, known)?;
             return Ok(ThrownBack { deleted, more: false });
         }
         if !more || Instant::now() >= deadline {
@@ -173,15 +208,19 @@ pub fn delete_answered(kernel: &mut dyn Kernel, ifname: &IfName, prev: &CniResul
     }
 }
 
-/// Deletes the link `ifname` in the pod, if it is a child with a parent outside of the pod and without any
-/// attachment's mark. For a namespace in which that name was free before ADD, and for a peer whose name this
-/// binary has taken: the peer's own DEL uses the name.
-pub fn delete_named(kernel: &mut dyn Kernel, ifname: &IfName) -> Result<bool, Error> {
+/// Deletes the link `ifname` in the pod, if it is a child with a parent outside of the pod, and not another
+/// attachment's. For a namespace in which that name was free before ADD, and for a peer whose name this binary
+/// has taken: the peer's own DEL uses the name.
+pub fn delete_named(
+    kernel: &mut dyn Kernel,
+    ifname: &IfName,
+    is_others: impl Fn(&Link) -> bool,
+) -> Result<bool, Error> {
     let link = pod_link(kernel, ifname.as_str())?;
     // IPoIB does not report the parent's namespace. A pod has no IPoIB parents, except one that was moved
     // into it whole.
     let outside = |link: &Link| link.parent_netnsid.is_some() || link.kind.as_deref() == Some("ipoib");
-    match link.filter(|link| is_child(link) && outside(link) && !mark::is_sound(link)) {
+    match link.filter(|link| is_child(link) && outside(link) && !is_others(link)) {
         Some(link) => delete_link(kernel, Side::Pod, &link),
         None => Ok(false),
     }

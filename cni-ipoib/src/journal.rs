@@ -99,6 +99,11 @@ impl fmt::Display for Written {
 }
 
 impl Written {
+    /// The mark of its links.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark::new(&self.network, &self.attachment)
+    }
+
     /// Whether the namespace that ADD used exists. If that cannot be checked, it counts as existing.
     pub(crate) fn lives(&self) -> bool {
         let found = pod_if_there(&self.intent.netns, Some(self.intent.netns_id));
@@ -115,7 +120,7 @@ impl Written {
     /// Whether `link` is a child that the ADD of this attachment is creating, and has not recorded yet.
     pub(crate) fn is_creating(&self, link: &Link) -> bool {
         let has_link = self.intent.device.is_some() || !self.intent.made.is_empty();
-        !has_link && Mark::new(&self.network, &self.attachment).is_on(link) && self.lives()
+        !has_link && self.mark().is_on(link) && self.lives()
     }
 }
 

@@ -7,12 +7,12 @@ mod device;
 mod rdma;
 
 use crate::config::Identity;
-use crate::detach::{self, Known, ThrownBack};
+use crate::detach::{self, Known, Recorded, ThrownBack};
 use crate::error::Error;
 use crate::intent::Intent;
 use crate::journal::Notes;
 use crate::kernel::{Kernel, Side};
-use crate::mark::Mark;
+use crate::mark::{self, Mark};
 use crate::netns::pod_if_there;
 use crate::node::Node;
 use crate::rdma::record;
@@ -104,8 +104,14 @@ fn remove_link(caller: &Caller<'_>, target: &DetachTarget<'_>) -> Result<Links, 
         return Ok(Links::Removed);
     }
     let mark = Mark::new(caller.network(), target.attachment);
-    let made = target.intent.as_ref().map_or(&[][..], |intent| &intent.made);
-    let known = Known { mark: &mark, made };
+    let state = caller.node.state();
+    let recorded = target.intent.as_ref().map(|intent| Recorded {
+        made: &intent.made,
+        netns: intent.netns_id,
+        state,
+    });
+    let known = Known { mark: &mark, recorded };
+    let made = recorded.map_or(0, |recorded| recorded.made.len());
     let mut seen = Vec::new();
     let mut deleted = 0;
     for (path, id) in target.namespaces() {
@@ -117,7 +123,7 @@ fn remove_link(caller: &Caller<'_>, target: &DetachTarget<'_>) -> Result<Links, 
         // Rules are not deleted with the link, and its namespace may continue to exist.
         policy::remove(&mut *kernel, policy::table(&mark))?;
         deleted += target.delete_in(&mut *kernel, &known, netns.id())?;
-        if target.done && deleted > 0 && deleted >= made.len() {
+        if target.done && deleted > 0 && deleted >= made {
             return Ok(Links::Removed);
         }
     }
@@ -125,12 +131,11 @@ fn remove_link(caller: &Caller<'_>, target: &DetachTarget<'_>) -> Result<Links, 
     // The kernel dismantles a dead namespace asynchronously. A link that it returned later would have no
     // owner. A pod may have moved a link into a namespace of its own: the kernel returns that link too.
     let missing = target.intent.as_ref();
-    let missing = missing.filter(|_| seen.is_empty() || deleted < made.len());
+    let missing = missing.filter(|_| seen.is_empty() || deleted < made);
     let returned = match missing {
         Some(intent) => {
             let gone = target.gone.unwrap_or_else(Instant::now);
-            let state = caller.node.state();
-            detach::delete_thrown_back(&mut *kernel, &known, &intent.master, gone, state)?
+            detach::delete_thrown_back(&mut *kernel, &known, &intent.master, gone)?
         }
         None => ThrownBack {
             deleted: detach::delete(&mut *kernel, Side::Host, &Known::marked(&mark))?,
@@ -191,13 +196,19 @@ impl<'a> DetachTarget<'a> {
         {
             return Ok(1);
         }
-        let named = match (&self.intent, written) {
-            (None, _) => self.by_name,
-            // ADD found the name free, and was interrupted before it recorded its link.
-            (Some(_), Some(intent)) => !self.done && intent.made.is_empty(),
-            (Some(_), None) => false,
+        let deleted = match (&self.intent, written) {
+            (None, _) => self.by_name && detach::delete_named(kernel, ifname, mark::is_sound)?,
+            // ADD found the name free, and was interrupted before it recorded its link. The pod may have changed the
+            // mark since.
+            (Some(_), Some(intent)) if !self.done && intent.made.is_empty() => {
+                let others = known.others()?;
+                detach::delete_named(kernel, ifname, |link| {
+                    others.iter().any(|of| of.has_in(id, link))
+                })?
+            }
+            (Some(_), _) => false,
         };
-        Ok(usize::from(named && detach::delete_named(kernel, ifname)?))
+        Ok(usize::from(deleted))
     }
 
     /// The namespaces to search: the one that the runtime passes, and the one that ADD recorded. The first

@@ -238,6 +238,51 @@ fn del_and_gc_find_a_child_that_the_pod_moved_into_a_namespace_of_its_own() {
     });
 }
 
+/// The alias of another attachment and its hash, as `cni-ipoib/src/mark.rs` has them. iproute2 reads a group as a signed
+/// number.
+fn mark_of_another() -> (String, u32) {
+    let hash = |alias: &str| {
+        let step = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+        alias.bytes().fold(0x811c_9dc5, step)
+    };
+    let aliases = (0..).map(|number| format!("rdmanet:fabric/another{number}@net1"));
+    let mut marks = aliases.map(|alias| (hash(&alias), alias));
+    let (group, alias) = marks.find(|(group, _)| *group < 1 << 31).unwrap();
+    (alias, group)
+}
+
+/// The kernel gives the link a new index if another link has the old one.
+#[test]
+fn del_and_gc_find_a_child_that_the_pod_moved_away_and_back_with_the_mark_of_another_attachment() {
+    run(|node| {
+        let conf = network(node, &json!({}));
+        let before = node.traces(&[]);
+        let (alias, group) = mark_of_another();
+        for by_gc in [false, true] {
+            let pod = node.pod();
+            let inner = format!("inner-{}", pod.id);
+            pod.attach(&conf, "net1");
+            let index = pod.link("net1").index;
+            node.ip(&format!("netns add {inner}"));
+            pod.ip(&format!("link set net1 netns {inner}"));
+            pod.ip(&format!("link add taken index {index} type veth peer name far"));
+            node.ip(&format!("-n {inner} link set net1 netns {}", pod.netns.display()));
+            node.ip(&format!("netns del {inner}"));
+            assert_ne!(pod.link("net1").index, index);
+            pod.ip(&format!("link set net1 alias {alias}"));
+            pod.ip(&format!("link set net1 group {group}"));
+            if by_gc {
+                node.gc(&conf, &[]).done();
+            } else {
+                pod.detach(&conf, "net1");
+            }
+            assert_eq!(pod.ip("-o link show type ipoib"), "");
+            pod.die();
+            tests::traces::assert_same(&before, &node.traces(&[]), "after DEL or GC");
+        }
+    });
+}
+
 #[test]
 fn del_and_gc_find_a_returned_child_with_a_changed_alias_and_group() {
     run(|node| {

@@ -7,7 +7,7 @@
 mod moved;
 
 use super::Effects;
-use crate::detach::{self, Known};
+use crate::detach::{self, Known, Recorded};
 use crate::error::{Error, Step};
 use crate::kernel::{Kernel, Side};
 use crate::mark::Mark;
@@ -28,7 +28,11 @@ pub(super) fn create(effects: &mut Effects<'_, '_>, plan: &Plan) -> Result<Link,
         };
         let known = Known {
             mark: &mark,
-            made: &context.made,
+            recorded: Some(Recorded {
+                made: &context.made,
+                netns: context.netns_id,
+                state: context.state,
+            }),
         };
         detach::delete(context.kernel, Side::Pod, &known)
             .map(|_| context.link_may_live = false)

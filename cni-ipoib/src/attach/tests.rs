@@ -119,6 +119,7 @@ impl Bench {
             ipam: Some(Delegate::new("ranges", &self.call, Duration::from_secs(5)).unwrap()),
             attachment: &attachment,
             netns: Path::new("/run/netns/a"),
+            netns_id: (4, 1),
             network: "fabric",
             state: self.state.path(),
             device_info: None,

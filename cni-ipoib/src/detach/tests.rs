@@ -37,9 +37,8 @@ fn mark(container: &str) -> Mark {
     Mark::new("fabric", &attachment(container))
 }
 
-/// [`delete_thrown_back`] on a node with an empty journal.
 fn thrown_back_of(kernel: &mut ModelKernel, known: &Known<'_>, master: &str, gone: Instant) -> ThrownBack {
-    delete_thrown_back(kernel, known, master, gone, Path::new("/nonexistent")).unwrap()
+    delete_thrown_back(kernel, known, master, gone).unwrap()
 }
 
 fn marked(link: Link, mark: &Mark) -> Link {
@@ -322,10 +321,15 @@ fn a_name_proves_only_an_unmarked_child_of_an_outside_parent() {
             false,
         ),
     ];
+    let is_others = |link: &Link| mark("c2").is_on(link);
     for (case, link, deleted) in cases {
         let mut kernel = with_pod(vec![link]);
         let name = "net1".parse().unwrap();
-        assert_eq!(delete_named(&mut kernel, &name).unwrap(), deleted, "{case}");
+        assert_eq!(
+            delete_named(&mut kernel, &name, is_others).unwrap(),
+            deleted,
+            "{case}"
+        );
         assert_eq!(kernel.state().pod.is_empty(), deleted, "{case}");
     }
 }
@@ -348,7 +352,11 @@ fn the_journal_identifies_a_link_that_returns_during_the_wait() {
     let mark = mark("c1");
     let known = Known {
         mark: &mark,
-        made: &made,
+        recorded: Some(Recorded {
+            made: &made,
+            netns: (4, 1),
+            state: Path::new("/nonexistent"),
+        }),
     };
     assert_eq!(
         thrown_back_of(&mut kernel, &known, "ib0", Instant::now()),

@@ -9,7 +9,6 @@
 //! index of a deleted link only on request. Even then kind and parent must be the same, and a pod cannot
 //! create a link with a parent outside of its namespace.
 
-use crate::mark;
 use common::netlink::{HwAddress, Link};
 use serde::{Deserialize, Serialize};
 
@@ -44,13 +43,26 @@ impl Made {
     }
 
     /// Whether `link`, read in the same namespace, is this link, whatever its name. Its index may differ if
-    /// the pod moved it away and back. Then its address decides, unless the link has another attachment's
-    /// mark.
+    /// the pod moved it away and back. Then its address decides. It may also be the child of another attachment
+    /// with the same queue pair, once this link is deleted: only the journal tells, not a mark.
     pub fn is(&self, link: &Link) -> bool {
-        let alike = link.kind.as_deref() == Some(self.kind.as_str())
-            && link.parent == self.parent
-            && link.parent_netnsid.is_some() == self.outside;
-        alike && (link.index == self.index || self.has_address_of(link) && !mark::is_sound(link))
+        self.has_index_of(link) || self.is_alike(link) && self.has_address_of(link)
+    }
+
+    /// Whether `link`, read in the same namespace, is certainly this link: its index is the same.
+    pub fn has_index_of(&self, link: &Link) -> bool {
+        self.is_alike(link) && link.index == self.index
+    }
+
+    fn is_alike(&self, link: &Link) -> bool {
+        link.kind.as_deref() == Some(self.kind.as_str())
+            && self.parent_of(link.index, link.parent) == self.parent_of(self.index, self.parent)
+            && link.parent_netnsid.is_some() == self.outside
+    }
+
+    /// The index of the parent. The kernel reports none for an `IPoIB` child with its parent's index.
+    fn parent_of(&self, index: u32, parent: Option<u32>) -> Option<u32> {
+        parent.or((self.kind == "ipoib").then_some(index))
     }
 
     /// Whether `link` is this link after the kernel returned it to the host at the end of the pod's namespace
@@ -59,7 +71,7 @@ impl Made {
     pub fn came_back_as(&self, link: &Link) -> bool {
         self.kind == "ipoib"
             && link.kind.as_deref() == Some("ipoib")
-            && link.parent == Some(self.parent.unwrap_or(self.index))
+            && link.parent == self.parent_of(self.index, self.parent)
             && !link.up
             && self.has_address_of(link)
     }

@@ -76,6 +76,68 @@ fn a_link_that_the_pod_changed_is_deleted_before_its_address_is_released() {
     });
 }
 
+/// The kernel gives the link a new index if another link has the old one by then.
+#[test]
+fn a_link_that_the_pod_moved_away_and_back_is_deleted_whatever_its_mark() {
+    for plain in [false, true] {
+        let mut fixture = Fixture::new();
+        if plain {
+            fixture = fixture.plain();
+        }
+        let before = fixture.kernel.state();
+        for (what, of_pod) in CHANGES {
+            fixture.add("c1").unwrap();
+            change(&fixture, of_pod);
+            change(&fixture, |link| link.index += 500);
+            fixture.del("c1").unwrap();
+            let after = fixture.kernel.state();
+            assert_eq!((after.host, after.pod), (before.host.clone(), Vec::new()), "{what}");
+        }
+    }
+}
+
+/// The HCA gave the queue pair of a deleted link to the link of the next attachment in the same pod.
+#[test]
+fn the_link_of_another_attachment_with_the_same_queue_pair_stays() {
+    let fixture = Fixture::new();
+    fixture.add("c1").unwrap();
+    let address = fixture.kernel.state().pod[0].address.clone();
+    fixture.kernel.set().state.pod.clear();
+    fixture.add("c2").unwrap();
+    let index = {
+        let mut model = fixture.kernel.set();
+        let link = &mut model.state.pod[0];
+        link.address = address.clone();
+        // As a pod that moves the link away and back.
+        link.index += 500;
+        link.index
+    };
+    fixture.amend_intent("c2", |intent| intent.made[0].address = address.clone());
+    fixture.del("c1").unwrap();
+    let left = fixture.kernel.state().pod;
+    assert_eq!(left.iter().map(|link| link.index).collect::<Vec<_>>(), [index]);
+    fixture.del("c2").unwrap();
+    assert_eq!(fixture.kernel.state().pod, []);
+}
+
+/// ADD was killed after it created the link, and before it recorded it.
+#[test]
+fn a_link_that_no_record_has_is_deleted_by_its_name_whatever_its_mark() {
+    for (what, of_pod) in CHANGES {
+        let fixture = Fixture::new();
+        fixture.add("c1").unwrap();
+        let before_the_record = crate::intent::Intent {
+            made: Vec::new(),
+            ..fixture.entry("c1").intent.clone().unwrap()
+        };
+        fixture.entry("c1").begin(before_the_record).unwrap();
+        change(&fixture, of_pod);
+        change(&fixture, |link| link.name = "net1".to_owned());
+        fixture.del("c1").unwrap();
+        assert_eq!(fixture.kernel.state().pod, [], "{what}");
+    }
+}
+
 /// Runs `end` after each change by a pod, on every node. Nothing of the attachment may be left.
 fn after_each_change(end: impl Fn(&mut Fixture)) {
     on_every_node(|fixture, before| {

@@ -72,8 +72,11 @@ fn a_link_moved_away_and_back_is_recognized_by_its_address() {
             ..whatever_a_pod_may_change(&link)
         };
         let made = Made::of(&link);
-        assert!(made.is(&renumbered));
-        assert!(!made.is(&marked("c2", renumbered)), "it is another attachment's");
+        assert!(made.is(&renumbered) && !made.has_index_of(&renumbered));
+        assert!(
+            made.is(&marked("c2", renumbered)),
+            "a pod can copy another attachment's mark"
+        );
     }
 }
 
@@ -184,6 +187,17 @@ fn a_child_with_the_index_of_its_parent_is_recognized() {
         ..child()
     };
     assert!(Made::of(&link).came_back_as(&back));
+    let moved_back = Link {
+        index: 9,
+        parent: Some(4),
+        ..child()
+    };
+    assert!(Made::of(&link).is(&moved_back) && Made::of(&moved_back).is(&link));
+    let other_parent = Link {
+        parent: Some(5),
+        ..moved_back
+    };
+    assert!(!Made::of(&link).is(&other_parent));
 }
 
 #[test]

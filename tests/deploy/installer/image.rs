@@ -10,6 +10,7 @@ use deploy::{program, workspace};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -148,6 +149,65 @@ fn the_image_of_the_containerfile_installs_both_plugins() {
         );
     }
     assert_eq!(host.names(BIN), ["cni-ipoib", "loopback", "rdma-ipam"]);
+}
+
+/// A tree with programs that nothing runs.
+fn empty_tree(host: &Host) -> PathBuf {
+    let dir = host.beside("empty");
+    for program in ["rdmanet-agent", "rdmanet-controller"] {
+        let file = dir.join("amd64").join(program);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, "").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    dir
+}
+
+/// podman and buildah put `localhost/` before a name without a registry, and container runtimes put `docker.io/library/`.
+#[test]
+fn the_image_build_gives_a_short_name_its_registry() {
+    let host = Host::bare();
+    let tree = empty_tree(&host);
+    // Prints the words of its call.
+    let builder = host.beside("builder");
+    fs::write(&builder, "#!/bin/sh\necho \"$@\"\n").unwrap();
+    fs::set_permissions(&builder, fs::Permissions::from_mode(0o755)).unwrap();
+    for (name, full) in [
+        ("rdmanet-agent:0.1.0", "docker.io/library/rdmanet-agent:0.1.0"),
+        ("net/rdmanet-agent:0.1.0", "docker.io/net/rdmanet-agent:0.1.0"),
+        ("registry.example/net/a:1", "registry.example/net/a:1"),
+        ("registry:5000/a:1", "registry:5000/a:1"),
+        (NAME, NAME),
+    ] {
+        let output = Command::new(workspace().join("conf/image/build"))
+            .args(["--from", tree.to_str().unwrap(), name, "amd64"])
+            .env("BUILDER", &builder)
+            .output();
+        let words = Answer::from(output.unwrap()).worked();
+        assert!(words.contains(&format!(" --tag {full} ")), "{name}: {words}");
+    }
+}
+
+/// docs/install.md, "The image". The name in the archive is the one that the container runtimes look for.
+#[test]
+fn an_archive_of_buildah_has_the_name_of_the_page() {
+    let host = Host::bare();
+    let tree = empty_tree(&host);
+    let build = workspace().join("conf/image/build");
+    let name = "rdmanet-agent:0.1.0";
+    run(&host, build, &["--from", tree.to_str().unwrap(), name, "amd64"]).worked();
+    let full = format!("docker.io/library/{name}");
+    let archive = host.beside("rdmanet-agent.tar");
+    let target = format!("docker-archive:{}:{full}", archive.display());
+    run(&host, "buildah", &["push", &full, &target]).worked();
+    let manifest = Command::new("tar")
+        .args(["-xOf", archive.to_str().unwrap(), "manifest.json"])
+        .output();
+    let manifest = Answer::from(manifest.unwrap()).worked();
+    assert!(
+        manifest.contains(&format!("\"RepoTags\":[\"{full}\"]")),
+        "{manifest}"
+    );
 }
 
 #[test]

@@ -224,7 +224,10 @@ fn refuse_what_would_change(ipam: &RawIpam) -> Result<(), Error> {
     let refuse = |key: &str, value: &serde_json::Value, remedy: &str| {
         Err(Error::new(
             Code::UNSUPPORTED_FIELD,
-            format!("ipam.{key} (value {value}) is not supported: {remedy}"),
+            format!(
+                "ipam.{key}{} is not supported: {remedy}",
+                names::shown(key, value)
+            ),
         ))
     };
     if let Some(value) = &ipam.node_slice_size {
@@ -248,8 +251,8 @@ fn refuse_what_would_change(ipam: &RawIpam) -> Result<(), Error> {
     if let Some(value) = &ipam.configuration_path {
         return refuse("configuration_path", value, "write the keys of that file here");
     }
-    let promise = [("datastore", &ipam.datastore), ("kubernetes", &ipam.kubernetes)];
-    let promise = promise
+    let promise = ipam
+        .datastores()
         .into_iter()
         .find_map(|(key, value)| Some((key, value.as_ref()?)));
     if let Some((key, value)) = promise.filter(|_| ipam.per_node != Some(true)) {

@@ -25,12 +25,18 @@ const OWN: [&str; 15] = [
     "type",
 ];
 
-/// Keys that only whereabouts has.
-const WHEREABOUTS: [&str; 17] = [
+/// Keys that only whereabouts has. Source: `IPAMConfigAlias` in `pkg/types/types.go` of its v0.9.4.
+const WHEREABOUTS: [&str; 24] = [
     "addresses",
     "configuration_path",
     "datastore",
     "enable_overlapping_ranges",
+    "etcd_ca_cert_file",
+    "etcd_cert_file",
+    "etcd_host",
+    "etcd_key_file",
+    "etcd_password",
+    "etcd_username",
     "ipRanges",
     "kubernetes",
     "leader_lease_duration",
@@ -44,6 +50,7 @@ const WHEREABOUTS: [&str; 17] = [
     "range_end",
     "range_start",
     "reconciler_cron_expression",
+    "sleep_for_race",
 ];
 
 /// Keys that may accompany `pool` and `pools`. The pool itself defines everything else.
@@ -103,30 +110,39 @@ pub(super) fn require_one_meaning(conf: &Map<String, Value>) -> Result<(), Error
     }
 }
 
+/// ` (value ...)`, for an error about a key. The text of an error reaches the Events of the pod, so a password is left out.
+pub(super) fn shown(key: &str, value: &Value) -> String {
+    match key {
+        "etcd_password" => String::new(),
+        _ => format!(" (value {value})"),
+    }
+}
+
 /// Refuses keys that repeat or contradict what a pool defines.
 fn alone(conf: &Map<String, Value>, ipam: &Map<String, Value>) -> Result<(), Error> {
     let set = |key: &&str| ipam.get(*key).is_some_and(|value| !value.is_null());
     let Some(pool) = ["pool", "pools"].iter().find(|key| set(key)) else {
         return Ok(());
     };
-    let refuse = |key: &str, value: &Value| {
+    let refuse = |place: &str, key: &str, value: &Value| {
         Err(invalid(format!(
-            "{key} (value {value}) does not go with ipam.{pool} (value {}): the pool says which addresses there are; remove one of them",
+            "{place}{key}{} does not go with ipam.{pool} (value {}): the pool says which addresses there are; remove one of them",
+            shown(key, value),
             ipam[*pool]
         )))
     };
     if set(&"pool") && set(&"pools") {
-        return refuse("ipam.pools", &ipam["pools"]);
+        return refuse("ipam.", "pools", &ipam["pools"]);
     }
     let all = OWN.iter().chain(&WHEREABOUTS);
     if let Some(key) = all.filter(|key| !WITH_POOL.contains(key)).find(|key| set(key)) {
-        return refuse(&format!("ipam.{key}"), &ipam[*key]);
+        return refuse("ipam.", key, &ipam[*key]);
     }
     let ranges = conf
         .get("runtimeConfig")
         .and_then(|runtime| runtime.get("ipRanges"));
     match ranges.filter(|ranges| ranges.as_array().is_none_or(|list| !list.is_empty())) {
-        Some(ranges) => refuse("runtimeConfig.ipRanges", ranges),
+        Some(ranges) => refuse("runtimeConfig.", "ipRanges", ranges),
         None => Ok(()),
     }
 }

@@ -85,8 +85,20 @@ pub(super) struct RawIpam {
     #[serde(rename = "configuration_path")]
     pub(super) configuration_path: Option<Value>,
     pub(super) addresses: Option<Value>,
-    pub(super) datastore: Option<Value>,
-    pub(super) kubernetes: Option<Value>,
+    datastore: Option<Value>,
+    kubernetes: Option<Value>,
+    #[serde(rename = "etcd_host")]
+    etcd_host: Option<Value>,
+    #[serde(rename = "etcd_username")]
+    etcd_username: Option<Value>,
+    #[serde(rename = "etcd_password")]
+    etcd_password: Option<Value>,
+    #[serde(rename = "etcd_key_file")]
+    etcd_key_file: Option<Value>,
+    #[serde(rename = "etcd_cert_file")]
+    etcd_cert_file: Option<Value>,
+    #[serde(rename = "etcd_ca_cert_file")]
+    etcd_ca_cert_file: Option<Value>,
     #[serde(rename = "log_file")]
     log_file: Option<Value>,
     #[serde(rename = "log_level")]
@@ -99,12 +111,28 @@ pub(super) struct RawIpam {
     leader_retry_period: Option<Value>,
     #[serde(rename = "reconciler_cron_expression")]
     reconciler_cron_expression: Option<Value>,
+    #[serde(rename = "sleep_for_race")]
+    sleep_for_race: Option<Value>,
 }
 
 impl RawIpam {
+    /// Keys of whereabouts' datastores, which make addresses unique in the cluster.
+    pub(super) fn datastores(&self) -> [(&'static str, &Option<Value>); 8] {
+        [
+            ("datastore", &self.datastore),
+            ("kubernetes", &self.kubernetes),
+            ("etcd_host", &self.etcd_host),
+            ("etcd_username", &self.etcd_username),
+            ("etcd_password", &self.etcd_password),
+            ("etcd_key_file", &self.etcd_key_file),
+            ("etcd_cert_file", &self.etcd_cert_file),
+            ("etcd_ca_cert_file", &self.etcd_ca_cert_file),
+        ]
+    }
+
     /// Keys of whereabouts for parts that this plugin does not have: its log, its leader election, its
-    /// reconciler.
-    pub(super) fn ignored(&self) -> [(&'static str, &Option<Value>); 6] {
+    /// reconciler, and the pause before its write, with which its developers test races.
+    pub(super) fn ignored(&self) -> [(&'static str, &Option<Value>); 7] {
         [
             ("log_file", &self.log_file),
             ("log_level", &self.log_level),
@@ -112,6 +140,7 @@ impl RawIpam {
             ("leader_renew_deadline", &self.leader_renew_deadline),
             ("leader_retry_period", &self.leader_retry_period),
             ("reconciler_cron_expression", &self.reconciler_cron_expression),
+            ("sleep_for_race", &self.sleep_for_race),
         ]
     }
 }

@@ -130,6 +130,69 @@ fn cluster_wide_uniqueness_is_refused_unless_per_node_is_set() {
     }
 }
 
+/// A value of each key of whereabouts' `ipam`. Source: `IPAMConfigAlias` in `pkg/types/types.go` of v0.9.4.
+fn keys_of_whereabouts() -> Value {
+    json!({
+        "type": "whereabouts", "routes": [], "datastore": "etcd", "addresses": [], "ipRanges": [], "node_slice_size": "/26",
+        "exclude": [], "dns": {}, "range": "10.0.0.0/24", "range_start": "10.0.0.9", "range_end": "10.0.0.99",
+        "gateway": "10.0.0.1", "etcd_host": "10.1.0.1:2379", "etcd_username": "u", "etcd_password": "secret",
+        "etcd_key_file": "/k", "etcd_cert_file": "/c", "etcd_ca_cert_file": "/ca", "leader_lease_duration": 1500,
+        "leader_renew_deadline": 1000, "leader_retry_period": 500, "log_file": "/tmp/log", "log_level": "debug",
+        "reconciler_cron_expression": "30 4 * * *", "enable_overlapping_ranges": true, "sleep_for_race": 1,
+        "kubernetes": {}, "configuration_path": "/etc/w.conf", "network_name": "shared",
+    })
+}
+
+#[test]
+fn every_key_of_whereabouts_is_read_or_refused_with_a_remedy() {
+    for (key, value) in keys_of_whereabouts().as_object().unwrap() {
+        let mut ipam = json!({"range": "10.0.0.0/24"});
+        ipam[key] = value.clone();
+        match read(&ipam) {
+            Ok(_) => {}
+            Err(error) => {
+                assert_eq!(error.code, Code::UNSUPPORTED_FIELD, "{key}: {error}");
+                assert!(error.msg.contains(&format!("ipam.{key} ")), "{key}: {error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn keys_of_whereabouts_for_etcd_are_refused_as_its_other_stores_are() {
+    let all = keys_of_whereabouts();
+    let etcd: Vec<_> = all
+        .as_object()
+        .unwrap()
+        .iter()
+        .filter(|(key, _)| key.starts_with("etcd_"))
+        .collect();
+    assert_eq!(etcd.len(), 6);
+    for (key, value) in etcd {
+        let mut ipam = json!({"range": "10.0.0.0/24"});
+        ipam[key] = value.clone();
+        let error = read(&ipam).expect_err(key);
+        let key = format!("ipam.{key} ");
+        let parts = [&key, "unique in the cluster", "\"perNode\": true"];
+        assert_error(&error, Code::UNSUPPORTED_FIELD, &parts);
+        ipam["perNode"] = json!(true);
+        assert!(read(&ipam).unwrap().notes.is_empty());
+    }
+}
+
+/// The text of an error reaches the Events of the pod.
+#[test]
+fn no_error_shows_the_password_of_etcd() {
+    let of_ranges = read(&json!({"range": "10.0.0.0/24", "etcd_password": "secret"})).unwrap_err();
+    let call = call(&json!({"pool": "rail0", "etcd_password": "secret"}), &json!({}));
+    let place = PoolPlace::read(&call.conf).unwrap().unwrap();
+    let of_a_pool = PoolConfig::read(&call, place).unwrap_err();
+    for error in [of_ranges, of_a_pool] {
+        assert!(error.msg.contains("ipam.etcd_password"), "{error}");
+        assert!(!format!("{error:?}").contains("secret"), "{error:?}");
+    }
+}
+
 #[test]
 fn addresses_unique_on_one_node_only_are_noted() {
     let notes = |ipam: &Value, args: &str| {

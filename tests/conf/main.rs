@@ -160,14 +160,26 @@ fn every_pool_named_by_a_network_of_conf_exists_in_conf() {
         pool["metadata"]["name"].as_str().unwrap().to_owned()
     };
     let pools: Vec<String> = below("conf/pools", "yaml").into_iter().map(name).collect();
-    for (network, _, config, _) in networks() {
-        if let Some(pool) = config["ipam"]["pool"].as_str() {
-            assert!(
-                pools.iter().any(|one| one == pool),
-                "{network}: no pool {pool} in {pools:?}"
-            );
+    let mut several = 0;
+    for (place, _, plugin, _) in with_addresses() {
+        let named = named_pools(plugin["ipam"].as_object().unwrap());
+        for pool in &named {
+            assert!(pools.contains(pool), "{place}: no pool {pool} in {pools:?}");
         }
+        several += usize::from(named.len() > 1);
     }
+    assert!(several > 0, "no network names several pools");
+}
+
+/// The pools of `pool` and `pools`.
+fn named_pools(ipam: &Map<String, Value>) -> Vec<String> {
+    let values = [ipam.get("pool"), ipam.get("pools")].into_iter().flatten();
+    let names = values.flat_map(|value| {
+        value
+            .as_array()
+            .map_or(std::slice::from_ref(value), Vec::as_slice)
+    });
+    names.map(|name| name.as_str().unwrap().to_owned()).collect()
 }
 
 /// Two nodes of a cluster, each with its own data directory and agent's socket.
@@ -270,16 +282,7 @@ fn no_network_of_conf_allocates_an_address_on_two_nodes_without_per_node() {
         if ipam.is_empty() {
             continue;
         }
-        let pools: Vec<&str> = [ipam.get("pool"), ipam.get("pools")]
-            .into_iter()
-            .flatten()
-            .flat_map(|value| {
-                value
-                    .as_array()
-                    .map_or(std::slice::from_ref(value), Vec::as_slice)
-            })
-            .map(|name| name.as_str().unwrap())
-            .collect();
+        let pools = named_pools(ipam);
         if !pools.is_empty() {
             for answer in nodes.add(&network, &plugin) {
                 assert_eq!(

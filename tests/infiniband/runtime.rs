@@ -103,18 +103,23 @@ fn pods_of_a_tenant_partition_reach_each_other_over_both_families() {
 }
 
 #[test]
-fn cnitool_gc_removes_cached_attachments_although_it_sends_no_valid_list() {
+fn cnitool_gc_detaches_every_living_pod_that_cnitool_attached() {
     run(|node| {
-        let pod = node.pod();
-        cnitool("add", "rail0", &pod);
+        let pods = [node.pod(), node.pod()];
+        for pod in &pods {
+            cnitool("add", "rail0", pod);
+            assert_eq!(pod.link_names(), ["net1"]);
+        }
         // libcni calls DEL for every cached attachment, then GC. cnitool sends no list of valid attachments with GC.
-        let output = cnitool_call("gc", "rail0", &pod).output().unwrap();
+        let output = cnitool_call("gc", "rail0", &pods[0]).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(
             stderr.contains("cni.dev/valid-attachments") && stderr.contains("nothing is removed"),
             "{output:?}"
         );
-        assert!(pod.links().is_empty(), "{:?}", pod.link_names());
+        for pod in &pods {
+            assert!(pod.links().is_empty(), "{:?}", pod.link_names());
+        }
         assert_eq!(files(), [""; 0]);
     });
 }

@@ -33,7 +33,7 @@ pub(crate) fn add_network(cluster: &Cluster) {
     cluster.rolled_out("rdmanet-system", "deployment/rdmanet-controller");
     cluster.kubectl("apply -f conf/pools/rail0.yaml -f conf/networks/ib-ipoib.yaml");
     cluster.until("each node has a block", || {
-        let blocks = cluster.get("ipblocks");
+        let blocks = cluster.get("ipblocks.rdmanet.io");
         let owners: Vec<&str> = blocks["items"]
             .as_array()
             .unwrap()
@@ -77,7 +77,7 @@ fn every_node_reports_working_links_and_the_pool_is_accepted() {
             other => Err(format!("{node}: {other:?}")),
         });
     }
-    let pool = cluster.get("ippool rail0");
+    let pool = cluster.get("ippools.rdmanet.io rail0");
     let accepted = pool["status"]["conditions"]
         .as_array()
         .unwrap()
@@ -94,14 +94,21 @@ pub(crate) fn delete_agents_and_controller(cluster: &Cluster) {
 
 /// The steps of docs/install.md, "Removal", with `step_3` as the third one.
 pub(crate) fn remove(cluster: &Cluster, step_3: impl FnOnce(&Cluster)) {
+    remove_plugins(cluster, step_3, |cluster| {
+        cluster.kubectl("apply -k conf/uninstall");
+    });
+}
+
+/// The same, with `apply` as the first command of step 4.
+fn remove_plugins(cluster: &Cluster, step_3: impl FnOnce(&Cluster), apply: impl FnOnce(&Cluster)) {
     cluster.kubectl("delete -f conf/networks/ib-ipoib.yaml");
-    cluster.kubectl("delete ippools --all --wait=false");
+    cluster.kubectl("delete ippools.rdmanet.io --all --wait=false");
     cluster.until("the pools and their blocks are gone", || {
-        let left = cluster.kubectl("get ippools,ipblocks -o name");
+        let left = cluster.kubectl("get ippools.rdmanet.io,ipblocks.rdmanet.io -o name");
         if left.is_empty() { Ok(()) } else { Err(left) }
     });
     step_3(cluster);
-    cluster.kubectl("apply -k conf/uninstall");
+    apply(cluster);
     cluster.rolled_out("rdmanet-system", "daemonset/rdmanet-uninstall");
     for node in NODES {
         let plugins = cluster.at(node, &["ls", "/opt/cni/bin"]);
@@ -151,8 +158,39 @@ pub(crate) fn remove(cluster: &Cluster, step_3: impl FnOnce(&Cluster)) {
 #[test]
 fn the_documented_removal_leaves_nothing_and_a_second_installation_works() {
     let cluster = Cluster::lock();
-    remove(&cluster, delete_agents_and_controller);
+    // After an installation with Helm or from a registry, the nodes have the image under another name.
+    remove_plugins(&cluster, delete_agents_and_controller, |cluster| {
+        apply_other_name(cluster, "conf/uninstall");
+    });
     install(&cluster);
+}
+
+/// A name that the manifests do not have.
+const OTHER_NAME: &str = "registry.example/net/rdmanet-agent:0.1.0";
+
+/// Gives the image another name on each node, and applies the manifests of `directory` with that name, as docs/install.md does.
+fn apply_other_name(cluster: &Cluster, directory: &str) {
+    for node in NODES {
+        let tag = [
+            "ctr",
+            "-n",
+            "k8s.io",
+            "images",
+            "tag",
+            "--force",
+            "docker.io/library/rdmanet-agent:0.1.0",
+            OTHER_NAME,
+        ];
+        cluster.at(node, &tag);
+    }
+    let rendered = cluster.kubectl(&format!("kustomize {directory}"));
+    let text = rendered.replace("image: rdmanet-agent:0.1.0", &format!("image: {OTHER_NAME}"));
+    assert_ne!(text, rendered, "{directory} names no image");
+    let file = cluster.directory().join("other-name.yaml");
+    std::fs::write(&file, text).unwrap();
+    cluster
+        .try_kubectl(&["apply", "-f", file.to_str().unwrap()])
+        .unwrap();
 }
 
 #[test]
@@ -183,27 +221,7 @@ fn the_image_has_four_programs_their_licences_and_the_bill_of_materials() {
 #[test]
 fn an_image_may_have_another_name() {
     let cluster = Cluster::lock();
-    let other = "registry.example/net/rdmanet-agent:0.1.0";
-    for node in NODES {
-        let tag = [
-            "ctr",
-            "-n",
-            "k8s.io",
-            "images",
-            "tag",
-            "--force",
-            "docker.io/library/rdmanet-agent:0.1.0",
-            other,
-        ];
-        cluster.at(node, &tag);
-    }
-    let rendered = cluster.kubectl("kustomize conf/base");
-    let file = cluster.directory().join("other-name.yaml");
-    let text = rendered.replace("image: rdmanet-agent:0.1.0", &format!("image: {other}"));
-    std::fs::write(&file, text).unwrap();
-    cluster
-        .try_kubectl(&["apply", "-f", file.to_str().unwrap()])
-        .unwrap();
+    apply_other_name(&cluster, "conf/base");
     let both = ["daemonset/rdmanet-agent", "deployment/rdmanet-controller"];
     for owner in both {
         cluster.rolled_out("rdmanet-system", owner);
@@ -214,7 +232,7 @@ fn an_image_may_have_another_name() {
             let of = |kind: &str| pod["spec"][kind].as_array().cloned().unwrap_or_default();
             [of("initContainers"), of("containers")].concat()
         });
-        let earlier: Vec<Value> = containers.filter(|one| one["image"] != other).collect();
+        let earlier: Vec<Value> = containers.filter(|one| one["image"] != OTHER_NAME).collect();
         if earlier.is_empty() {
             Ok(())
         } else {

@@ -158,13 +158,18 @@ fn an_attachment_without_a_pod_waits_for_a_gc_by_hand() {
     let pool = json!({ "type": "rdma-ipam", "pool": "rail0" });
     let of_ranges = Lost::child(&cluster, "node-1", "tool", &ranges(), "");
     let of_pool = Lost::child(&cluster, "node-1", "tool-of-pool", &pool, "");
+    let listed = Lost::child(&cluster, "node-1", "tool-listed", &ranges(), "");
     // Of an attachment with an address of a pool, the lease goes and the rest waits.
     of_pool.collected_but("/run/rdmanet/attachments/");
     // The agent has looked for garbage again and again meanwhile.
     assert_eq!(of_ranges.left().unwrap().len(), 2);
-    of_ranges.call("GC", &json!({ "cni.dev/valid-attachments": [] }));
+    let valid = json!([{ "containerID": "tool-listed", "ifname": "net1" }]);
+    of_ranges.call("GC", &json!({ "cni.dev/valid-attachments": valid }));
     of_ranges.collected_but("");
     of_pool.collected_but("");
+    assert_eq!(listed.left().unwrap().len(), 2);
+    listed.call("DEL", &json!({}));
+    listed.collected_but("");
     nothing_left(&cluster);
 }
 

@@ -307,6 +307,25 @@ fn an_address_is_released_only_after_the_link_is_gone_despite_pod_changes() {
     });
 }
 
+/// With so many, the link does not fit into the buffer that the kernel usually has for a list of links.
+#[test]
+fn an_interface_with_hundreds_of_altnames_is_deleted() {
+    Node::run(|node| {
+        let [conf, _] = networks(node);
+        let pod = node.pod();
+        pod.attach(&conf, "net1");
+        for batch in 0..6 {
+            let names = (0..50).map(|number| format!(" altname {batch}x{number:0>120}"));
+            let names: String = names.collect();
+            pod.ip(&format!("link property add dev net1{names}"));
+        }
+        pod.check(&conf, "net1").done();
+        pod.detach(&conf, "net1");
+        assert!(pod.links().is_empty(), "{:?}", pod.link_names());
+        assert!(node.leases().is_empty());
+    });
+}
+
 #[test]
 fn a_macvlan_of_the_pod_with_our_name_and_index_survives_del() {
     Node::run(|node| {

@@ -21,13 +21,18 @@ use kind::IpoibMode;
 use link::Link;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage as Message;
-use netlink_packet_route::link::{LinkAttribute, LinkMessage};
+use netlink_packet_route::link::{LinkAttribute, LinkExtentMask, LinkMessage};
 use new_link::{LinkChange, NewLink};
 use nix::errno::Errno;
 
 /// `IFNAMSIZ` and `ALTIFNAMSIZ` of `include/uapi/linux/if.h` without the final zero.
 const NAME_BYTES: usize = 15;
 const ALTNAME_BYTES: usize = 127;
+
+/// With any bit in the mask, the kernel allocates the buffer of a list by its largest link (`rtnl_calcit` of
+/// `net/core/rtnetlink.c`). Otherwise a link with hundreds of altnames ends the list. This bit changes only lists of
+/// bridges.
+const SIZED: LinkExtentMask = LinkExtentMask::Mrp;
 
 /// The family of links, addresses and routes.
 pub enum Route {}
@@ -81,7 +86,12 @@ impl Socket<Route> {
 
     /// Every link of the namespace, by ascending index.
     pub fn links(&mut self) -> Result<Vec<Link>, Error> {
-        let answers = self.dump(|| Message::GetLink(LinkMessage::default()))?;
+        let request = || {
+            let mut request = LinkMessage::default();
+            request.attributes.push(LinkAttribute::ExtMask(vec![SIZED]));
+            Message::GetLink(request)
+        };
+        let answers = self.dump(request)?;
         let links = answers.into_iter().filter_map(|message| match message {
             Message::NewLink(link) => Some(Link::decode(link)),
             _ => None,

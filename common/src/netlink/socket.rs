@@ -24,9 +24,10 @@ const FIRST_PAUSE: Duration = Duration::from_millis(1);
 
 const LONGEST_PAUSE: Duration = Duration::from_millis(400);
 
-/// The kernel packs a dump into messages of at most this size when the reader offers it (`netlink_dump` of
-/// `net/netlink/af_netlink.c`); a single object is far smaller, as virtual functions are never asked for.
-const BUFFER_BYTES: usize = 32 * 1024;
+/// The largest message. The kernel packs a dump into messages of at most 32 KiB, unless a single object is larger
+/// (`netlink_dump` of `net/netlink/af_netlink.c`). The altnames of a link may have 64 KiB (`rtnl_alt_ifname`), and its
+/// other attributes a few KiB, as virtual functions are never asked for.
+const BUFFER_BYTES: usize = 128 * 1024;
 
 /// The kernel serves a request inside `send`, so the answer is ready when `recv` is called. Only an answer
 /// that was dropped for lack of memory never arrives; it must cause an error, not a hang.

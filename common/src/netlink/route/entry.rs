@@ -10,6 +10,7 @@ use netlink_packet_route::route::{
     RouteProtocol, RouteScope, RouteType, RouteVia,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage as Message};
+use nix::errno::Errno;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// `RT_TABLE_MAIN` of `include/uapi/linux/rtnetlink.h`.
@@ -72,16 +73,21 @@ impl Socket<Route> {
 
     /// The unicast routes through the link `index` in every table, IPv4 first.
     ///
-    /// The local, broadcast and multicast routes of the link's own addresses are left out.
+    /// The local, broadcast and multicast routes of the link's own addresses are left out. A missing link has none: it
+    /// may end after its index was read.
     pub fn routes(&mut self, index: u32) -> Result<Vec<RouteEntry>, Error> {
         let mut routes = Vec::new();
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
-            let answers = self.dump(|| {
+            let request = || {
                 let mut message = RouteMessage::default();
                 message.header.address_family = family;
                 message.attributes.push(RouteAttribute::Oif(index));
                 Message::GetRoute(message)
-            })?;
+            };
+            let answers = match self.dump(request) {
+                Err(e) if e.is(Errno::ENODEV) => return Ok(Vec::new()),
+                answers => answers?,
+            };
             for message in answers {
                 match message {
                     // A kernel without IPv6 answers a request for IPv6 routes with the routes of all

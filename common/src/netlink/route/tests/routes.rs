@@ -110,6 +110,28 @@ fn a_long_list_is_read_whole() {
     assert_eq!(listed, 1500);
 }
 
+/// A pod may give its link so many that the kernel's usual buffer for a list has no room for the link.
+#[test]
+fn a_link_with_hundreds_of_altnames_is_read() {
+    let (_netns, mut socket, v0) = connected();
+    for number in 0..300 {
+        let name = format!("{number:0>127}");
+        assert!(socket.add_altname(v0, &name).unwrap());
+    }
+    let listed = socket.links().unwrap();
+    let link = listed.iter().find(|link| link.index == v0).unwrap();
+    assert_eq!(link.altnames.len(), 300);
+    assert_eq!(socket.link_by_index(v0).unwrap().as_ref(), Some(link));
+    assert_eq!(socket.link(&link.name).unwrap().as_ref(), Some(link));
+}
+
+#[test]
+fn a_missing_link_has_no_addresses_and_no_routes() {
+    let (_netns, mut socket, _) = connected();
+    assert_eq!(socket.addresses(4711).unwrap(), []);
+    assert_eq!(socket.routes(4711).unwrap(), []);
+}
+
 #[test]
 fn routes_are_listed_as_they_were_added() {
     let (_netns, mut socket, v0) = connected();

@@ -5,6 +5,7 @@
 mod ethernet;
 mod infiniband;
 mod refused;
+mod virtual_function;
 
 use crate::fabric::{run, run_exclusive};
 use common::netlink::{Rdma, Socket};

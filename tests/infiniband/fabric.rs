@@ -82,6 +82,14 @@ pub(crate) fn run_on(hcas: usize, test: impl FnOnce(&Node) + Send) {
     });
 }
 
+/// Runs `test` with so many of the last HCAs as virtual functions of `softib0`.
+pub(crate) fn with_functions(node: &Node, functions: usize, test: impl FnOnce()) {
+    reload(node, &format!("{MODULE} functions={functions}"));
+    let outcome = catch_unwind(AssertUnwindSafe(test));
+    reload(node, MODULE);
+    outcome.unwrap_or_else(|failure| resume_unwind(failure));
+}
+
 /// Like [`run`], with these HCAs accelerated: `""` for none, `"0"` for the first, `"all"`.
 pub(crate) fn run_accelerated(hcas: &str, test: impl FnOnce(&Node) + Send) {
     run(|node| of_kind(node, hcas, || test(node)));

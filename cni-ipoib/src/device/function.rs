@@ -5,6 +5,7 @@
 //! Invariant: the previous GUIDs are in the attachment's journal entry before the first request. Each step of
 //! the undo can be repeated. A function that a kill left without its driver is bound first.
 
+use super::guids::{names, node_guid};
 use super::restore::{find, restore_state};
 use super::{NewGuid, Plan};
 use crate::error::{DeviceError, Error, Step};
@@ -13,7 +14,6 @@ use crate::kernel::{Kernel, Side};
 use common::netlink::{Link, LinkLayer};
 use common::rdma::Guid;
 use nix::errno::Errno;
-use std::fs;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -143,7 +143,8 @@ pub fn restore(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Result<L
         tracing::warn!(function = function.pci(), %error, "cannot restore the GUIDs of the virtual function; it keeps the pod's");
         return Ok(link.clone());
     }
-    if link.address.port_guid().is_none_or(|has| or_none(has) != port) {
+    let uses = |is: Option<Guid>, set: Guid| is.is_some_and(|is| or_none(is) == set);
+    if !uses(link.address.port_guid(), port) || !uses(node_guid(&function.path), node) {
         return rebind(kernel, was, function);
     }
     Ok(link.clone())
@@ -210,23 +211,6 @@ fn lost(was: &Snapshot) -> Error {
         ),
     }
     .into()
-}
-
-fn node_guid(path: &Path) -> Option<Guid> {
-    let directory = path.join("infiniband");
-    let name = names(&directory).into_iter().next()?;
-    let text = fs::read_to_string(directory.join(name).join("node_guid")).ok()?;
-    text.trim().parse().ok()
-}
-
-/// The names in a directory, sorted; empty if it cannot be read.
-fn names(directory: &Path) -> Vec<String> {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let mut names: Vec<_> = entries
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .collect();
-    names.sort();
-    names
 }
 
 fn file_name(path: &Path) -> String {

@@ -95,7 +95,7 @@ fn require_guid(config: &Config, host: &Host, facts: &Facts) -> Result<(), Error
         Some(guid) if config.guid.is_none() || facts.function.is_none() => kept(
             host,
             format!("its port has no GUID ({guid}), so no host could reach it"),
-            "set \"guid\" in the network, or infiniband-guid in the pod's annotation; by hand: ip link set PF vf N node_guid …, port_guid …, then bind the function anew",
+            "set \"guid\" in the network, or infiniband-guid in the pod's annotation; by hand, with two commands: ip link set PF vf N node_guid …, ip link set PF vf N port_guid …; then unbind and bind the driver of the function",
         ),
         _ => Ok(()),
     }

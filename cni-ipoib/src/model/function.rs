@@ -19,8 +19,9 @@ pub(crate) struct Virtual {
     pub(crate) device: String,
     /// The index of its RDMA device, a new one each time.
     pub(crate) rdma: u32,
-    /// The GUID that the physical function has set.
-    pub(crate) guid: Guid,
+    /// The GUIDs that the physical function has set, of its RDMA device and of its port.
+    pub(crate) node_guid: Guid,
+    pub(crate) port_guid: Guid,
     /// Its link before it was unbound.
     pub(crate) unbound: Option<(Link, RdmaDevice)>,
     /// Its driver ignores a new GUID.
@@ -61,12 +62,16 @@ impl State {
         };
         if !function.stubborn {
             let mut bytes = link.address.as_bytes().to_vec();
-            bytes[12..].copy_from_slice(&function.guid.0.to_be_bytes());
+            bytes[12..].copy_from_slice(&function.port_guid.0.to_be_bytes());
             link.address = HwAddress::new(bytes);
-            rdma.node_guid = function.guid;
-            let gid = format!("fe80:0000:0000:0000:{}\n", function.guid);
+            rdma.node_guid = function.node_guid;
+            let gid = format!("fe80:0000:0000:0000:{}\n", function.port_guid);
             fs::write(function.sysfs.join("ports/1/gids/0"), gid).unwrap();
-            fs::write(function.sysfs.join("node_guid"), format!("{}\n", function.guid)).unwrap();
+            fs::write(
+                function.sysfs.join("node_guid"),
+                format!("{}\n", function.node_guid),
+            )
+            .unwrap();
         }
         function.rdma += 10;
         for port in self
@@ -98,15 +103,16 @@ impl VirtualFunctions for ModelKernel {
             format!("set the GUIDs of function {number} of #{physical}: {node} {port}"),
             |model| {
                 let mut all = model.state.functions.iter_mut();
-                match all.find(|of| (of.physical, of.number) == (physical, number)) {
-                    // As mlx5's firmware.
-                    _ if port == Guid(0) => errno(Errno::EINVAL),
-                    Some(function) => {
-                        function.guid = port;
-                        Ok(())
-                    }
-                    None => errno(Errno::EINVAL),
+                let Some(function) = all.find(|of| (of.physical, of.number) == (physical, number)) else {
+                    return errno(Errno::EINVAL);
+                };
+                function.node_guid = node;
+                // As mlx5's firmware.
+                if port == Guid(0) {
+                    return errno(Errno::EINVAL);
                 }
+                function.port_guid = port;
+                Ok(())
             },
         )
     }

@@ -74,6 +74,13 @@ static int modify_device(struct ib_device *ibdev, int mask,
 	return 0;
 }
 
+/* `ip link set dev ibN vf M node_guid ...` or `port_guid ...` comes here. */
+static int set_vf_guid(struct ib_device *ibdev, int vf, softib_port_t port,
+		       u64 guid, int type)
+{
+	return softib_function_set(to_softib(ibdev), vf, guid, type);
+}
+
 /*
  * Because this function exists, ib_core can move or unregister the device while
  * processes have it open.  It does nothing: user space maps only queues in
@@ -110,6 +117,7 @@ static const struct ib_device_ops softib_device_ops = {
 	.modify_device = modify_device,
 	.process_mad = softib_process_mad,
 	.disassociate_ucontext = disassociate_ucontext,
+	.set_vf_guid = set_vf_guid,
 	.rdma_netdev_get_params = softib_accel_params,
 };
 
@@ -211,14 +219,15 @@ static void set_ops(struct rvt_dev_info *rdi)
 /**
  * softib_hca_create - allocate and initialise an HCA
  * @pdev: its parent; the id of @pdev is the unit
- * @guid: node and port GUID
+ * @guids: its GUIDs
  * @pkeys: P_Key table
  * @rate: link rate
  * @up: whether the cable is in
  *
  * Return: the HCA, not yet registered, or an ERR_PTR.
  */
-struct softib_hca *softib_hca_create(struct platform_device *pdev, u64 guid,
+struct softib_hca *softib_hca_create(struct platform_device *pdev,
+				     const struct softib_guids *guids,
 				     const u16 *pkeys,
 				     const struct softib_rate *rate, bool up)
 {
@@ -230,7 +239,7 @@ struct softib_hca *softib_hca_create(struct platform_device *pdev, u64 guid,
 	hca = rdi_to_softib(rdi);
 	hca->pdev = pdev;
 	hca->unit = pdev->id;
-	hca->guid = cpu_to_be64(guid);
+	hca->guid = guids->port;
 	hca->lid = SOFTIB_FIRST_LID + hca->unit;
 	hca->rate = rate;
 	hca->up = up;
@@ -244,7 +253,7 @@ struct softib_hca *softib_hca_create(struct platform_device *pdev, u64 guid,
 	hca->ibport.port_cap_flags = IB_PORT_SYS_IMAGE_GUID_SUP |
 				     IB_PORT_CLIENT_REG_SUP;
 
-	rdi->ibdev.node_guid = hca->guid;
+	rdi->ibdev.node_guid = guids->node;
 	rdi->ibdev.phys_port_cnt = 1;
 	rdi->ibdev.dev.parent = &pdev->dev;
 	set_name(hca);

@@ -5,6 +5,7 @@
  * An entry of the table is visible from before the registration of its HCA
  * until before its removal.  Readers hold rcu_read_lock().
  */
+#include <linux/if_link.h>
 #include <linux/module.h>
 #include <linux/rcupdate.h>
 
@@ -14,6 +15,11 @@ static unsigned int devices = 1;
 module_param(devices, uint, 0444);
 MODULE_PARM_DESC(devices, "number of single-port HCAs, 1 to 16");
 
+static unsigned int functions;
+module_param(functions, uint, 0444);
+MODULE_PARM_DESC(functions,
+		 "so many of the last HCAs are virtual functions of softib0 (default: 0)");
+
 static char *pkeys = "0xffff";
 module_param(pkeys, charp, 0444);
 MODULE_PARM_DESC(pkeys,
@@ -21,7 +27,7 @@ MODULE_PARM_DESC(pkeys,
 
 static unsigned long guid_base = 0x525400fffe000001UL;
 module_param(guid_base, ulong, 0444);
-MODULE_PARM_DESC(guid_base, "GUID of softib0; each next HCA has the next one");
+MODULE_PARM_DESC(guid_base, "GUID of softib0 and its port; each next HCA has the next one");
 
 static unsigned int rate = 200;
 module_param(rate, uint, 0444);
@@ -58,6 +64,8 @@ static DECLARE_BITMAP(accelerated_units, SOFTIB_MAX_HCAS);
 enum ib_mtu softib_port_mtu;
 enum ib_mtu softib_group_mtu;
 
+static struct platform_device *pdevs[SOFTIB_MAX_HCAS];
+static struct softib_guids guids_of[SOFTIB_MAX_HCAS];	/* from the next bind on */
 static struct softib_hca __rcu *hcas[SOFTIB_MAX_HCAS];
 static DEFINE_MUTEX(hcas_lock);	/* an HCA that is in the table stays there */
 
@@ -209,6 +217,11 @@ static int parameters_check(void)
 		       SOFTIB_MAX_HCAS);
 		return -EINVAL;
 	}
+	if (functions >= devices) {
+		pr_err("softib: functions=%u is not below devices=%u\n",
+		       functions, devices);
+		return -EINVAL;
+	}
 	if (!softib_rate_find(rate)) {
 		pr_err("softib: rate=%u Gb/s is not a rate of a 4X link\n",
 		       rate);
@@ -224,25 +237,59 @@ static int parameters_check(void)
 	return accelerated_parse() ?: queues_check() ?: mtus_check();
 }
 
-static int hca_add(unsigned int unit)
+static bool is_function(unsigned int unit)
 {
-	struct platform_device *pdev;
-	struct softib_hca *hca;
+	return unit >= devices - functions;
+}
+
+/*
+ * Sets a GUID of a virtual function, as the driver of mlx5's physical function
+ * does: the function uses it when its driver is bound the next time.  The
+ * firmware refuses 0 for a port.
+ */
+int softib_function_set(const struct softib_hca *of, int function, u64 guid,
+			int type)
+{
+	struct softib_guids *guids;
+
+	if (of->unit || function < 0 || function >= functions)
+		return -EINVAL;
+	guids = &guids_of[devices - functions + function];
+	switch (type) {
+	case IFLA_VF_IB_NODE_GUID:
+		guids->node = cpu_to_be64(guid);
+		return 0;
+	case IFLA_VF_IB_PORT_GUID:
+		if (!guid)
+			return -EINVAL;
+		guids->port = cpu_to_be64(guid);
+		return 0;
+	default:
+		return -EINVAL;
+	}
+}
+
+static struct softib_hca *hca_create(struct platform_device *pdev)
+{
+	unsigned int unit = pdev->id;
 	u16 table[SOFTIB_PKEYS];
 	int ret;
 
 	ret = pkeys_of(unit, table);
 	if (ret)
-		return ret;
-	pdev = platform_device_register_simple("softib", unit, NULL, 0);
-	if (IS_ERR(pdev))
-		return PTR_ERR(pdev);
-	hca = softib_hca_create(pdev, guid_base + unit, table,
-				softib_rate_find(rate), starts_up(unit));
-	if (IS_ERR(hca)) {
-		platform_device_unregister(pdev);
+		return ERR_PTR(ret);
+	return softib_hca_create(pdev, &guids_of[unit], table,
+				 softib_rate_find(rate), starts_up(unit));
+}
+
+static int softib_probe(struct platform_device *pdev)
+{
+	struct softib_hca *hca = hca_create(pdev);
+	unsigned int unit = pdev->id;
+	int ret;
+
+	if (IS_ERR(hca))
 		return PTR_ERR(hca);
-	}
 	softib_accel_init(hca, test_bit(unit, accelerated_units), rx_queues);
 	platform_set_drvdata(pdev, hca);
 	table_set(unit, hca);
@@ -257,30 +304,78 @@ static int hca_add(unsigned int unit)
 		       ERR_PTR(ret));
 		table_set(unit, NULL);
 		softib_hca_free(hca);
-		platform_device_unregister(pdev);
 	}
 	return ret;
 }
 
-static void hca_remove(unsigned int unit)
+static void hca_remove(struct platform_device *pdev)
 {
-	struct softib_hca *hca = softib_by_unit(unit);
-	struct platform_device *pdev;
+	struct softib_hca *hca = platform_get_drvdata(pdev);
 
-	if (!hca)
-		return;
-	pdev = hca->pdev;
 	sysfs_remove_group(&pdev->dev.kobj, &softib_port_group);
 	/*
 	 * The switch must lose the HCA first: rdmavt frees the table of queue
 	 * pairs while it unregisters, and packets of other HCAs must not use it.
 	 * The SA still answers this HCA, so that clients leave their groups.
 	 */
-	table_set(unit, NULL);
+	table_set(hca->unit, NULL);
 	softib_hca_unregister(hca);
 	softib_groups_drop_port(hca);
 	softib_hca_free(hca);
-	platform_device_unregister(pdev);
+}
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 11, 0)
+static int softib_remove(struct platform_device *pdev)
+{
+	hca_remove(pdev);
+	return 0;
+}
+#else
+static void softib_remove(struct platform_device *pdev)
+{
+	hca_remove(pdev);
+}
+#endif
+
+/* A virtual function can be unbound and bound in sysfs, and so can any HCA. */
+static struct platform_driver softib_driver = {
+	.probe = softib_probe,
+	.remove = softib_remove,
+	.driver = {
+		.name = "softib",
+		.probe_type = PROBE_FORCE_SYNCHRONOUS,
+	},
+};
+
+static int hca_add(unsigned int unit)
+{
+	struct platform_device *pdev;
+
+	guids_of[unit] = (struct softib_guids) {
+		.node = cpu_to_be64(guid_base + unit),
+		.port = cpu_to_be64(guid_base + unit),
+	};
+	pdev = platform_device_register_simple("softib", unit, NULL, 0);
+	if (IS_ERR(pdev))
+		return PTR_ERR(pdev);
+	pdevs[unit] = pdev;
+	/* softib_probe() has printed its error. */
+	return platform_get_drvdata(pdev) ? 0 : -EIO;
+}
+
+/* The links between the functions in sysfs, as PCI has them. */
+static int function_link(unsigned int unit)
+{
+	struct kobject *physical = &pdevs[0]->dev.kobj;
+	struct kobject *function = &pdevs[unit]->dev.kobj;
+	char name[16];
+	int ret;
+
+	if (!is_function(unit))
+		return 0;
+	snprintf(name, sizeof(name), "virtfn%u", unit - (devices - functions));
+	ret = sysfs_create_link(function, physical, "physfn");
+	return ret ?: sysfs_create_link(physical, function, name);
 }
 
 static void hcas_remove(void)
@@ -288,12 +383,27 @@ static void hcas_remove(void)
 	unsigned int i;
 
 	for (i = 0; i < SOFTIB_MAX_HCAS; i++)
-		hca_remove(i);
+		platform_device_unregister(pdevs[i]);
+	platform_driver_unregister(&softib_driver);
+}
+
+static int hcas_add(void)
+{
+	unsigned int i;
+	int ret;
+
+	ret = platform_driver_register(&softib_driver);
+	if (ret)
+		return ret;
+	for (i = 0; i < devices && !ret; i++)
+		ret = hca_add(i) ?: function_link(i);
+	if (ret)
+		hcas_remove();
+	return ret;
 }
 
 static int __init softib_init(void)
 {
-	unsigned int i;
 	int ret;
 
 	ret = parameters_check();
@@ -305,11 +415,9 @@ static int __init softib_init(void)
 	ret = softib_groups_init();
 	if (ret)
 		goto out_wq;
-	for (i = 0; i < devices && !ret; i++)
-		ret = hca_add(i);
+	ret = hcas_add();
 	if (!ret)
 		return 0;
-	hcas_remove();
 	softib_groups_exit();
 out_wq:
 	destroy_workqueue(softib_wq);

@@ -27,7 +27,7 @@ static void get_node_info(struct softib_hca *hca, struct ib_node_info *info)
 	info->node_type = RDMA_NODE_IB_CA;
 	info->num_ports = 1;
 	info->sys_guid = hca->guid;
-	info->node_guid = hca->guid;
+	info->node_guid = hca->rdi.ibdev.node_guid;
 	info->port_guid = hca->guid;
 	info->partition_cap = cpu_to_be16(SOFTIB_PKEYS);
 	info->local_port_num = 1;

@@ -51,6 +51,12 @@ struct softib_rate {
 	u8 sa;			/* enum ib_rate, as in SA records */
 };
 
+/* The GUIDs of an HCA, and of its port. */
+struct softib_guids {
+	__be64 node;
+	__be64 port;
+};
+
 struct accel_link;
 
 /**
@@ -84,7 +90,7 @@ struct softib_traffic {
  * @ibport: rdmavt's port
  * @pdev: parent in sysfs, carries the attributes of port.c
  * @unit: number N of softibN
- * @guid: node and port GUID
+ * @guid: port GUID
  * @lock: serialises changes of link and P_Keys
  * @lid: unicast LID
  * @up: whether the cable is plugged in
@@ -194,9 +200,12 @@ struct softib_hca *softib_by_unit(unsigned int unit);
 struct softib_hca *softib_by_lid(u16 lid);
 struct softib_hca *softib_by_gid(const union ib_gid *gid);
 void softib_for_each(void (*fn)(struct softib_hca *hca));
+int softib_function_set(const struct softib_hca *of, int function, u64 guid,
+			int type);
 
 /* hca.c */
-struct softib_hca *softib_hca_create(struct platform_device *pdev, u64 guid,
+struct softib_hca *softib_hca_create(struct platform_device *pdev,
+				     const struct softib_guids *guids,
 				     const u16 *pkeys,
 				     const struct softib_rate *rate, bool up);
 int softib_hca_register(struct softib_hca *hca);

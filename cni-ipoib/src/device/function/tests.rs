@@ -11,6 +11,8 @@ use serde_json::json;
 use std::fs;
 
 const OWN: u64 = 0x248a_0703_00b4_0d01;
+/// Its RDMA device has a GUID of its own.
+const OWN_NODE: u64 = 0x248a_0703_00b4_0d00;
 const ASKED: u64 = 0x0200_0000_0000_0021;
 const PCI: &str = "0000:3b:00.2";
 
@@ -18,6 +20,11 @@ fn address(guid: u64) -> HwAddress {
     let mut bytes = ipoib(0, "", 0xffff).address.as_bytes().to_vec();
     bytes[12..].copy_from_slice(&guid.to_be_bytes());
     HwAddress::new(bytes)
+}
+
+/// The GUID of the RDMA device whose port has `guid`.
+fn node_of(guid: u64) -> u64 {
+    if guid == OWN { OWN_NODE } else { guid }
 }
 
 /// The fixture's node with `ib2`, on virtual function 1 of the device of `ib0`.
@@ -30,7 +37,10 @@ fn rig_with(way: (NetnsMode, bool), guid: u64) -> Fixture {
         .device("mlx5_2", PCI)
         .port("mlx5_2", 1, "InfiniBand", "4: ACTIVE")
         .netdev("ib2", 8, PCI)
-        .write("class/infiniband/mlx5_2/node_guid", &Guid(guid).to_string())
+        .write(
+            "class/infiniband/mlx5_2/node_guid",
+            &Guid(node_of(guid)).to_string(),
+        )
         .follow(
             &format!("{function}/infiniband/mlx5_2"),
             "class/infiniband/mlx5_2",
@@ -57,13 +67,14 @@ fn rig_with(way: (NetnsMode, bool), guid: u64) -> Fixture {
         mtu: 2044,
         ..ipoib(8, "ib2", 0xffff)
     });
-    model.state.rdma.device(3, "mlx5_2", guid, None);
+    model.state.rdma.device(3, "mlx5_2", node_of(guid), None);
     model.state.functions.push(Virtual {
         physical: 4,
         number: 1,
         device: format!("pci/{PCI}"),
         rdma: 3,
-        guid: Guid(guid),
+        node_guid: Guid(node_of(guid)),
+        port_guid: Guid(guid),
         unbound: None,
         stubborn: false,
         sysfs: fixture.node.path().join("class/infiniband/mlx5_2"),
@@ -85,7 +96,15 @@ fn assert_clean(fixture: &Fixture, before: &Host, guid: u64, case: &str) {
     assert_eq!(&host(fixture), before, "{case}");
     let state = fixture.kernel.state();
     assert!(state.pod.is_empty(), "{case}");
-    assert_eq!(state.functions[0].guid, Guid(guid), "{case}");
+    let function = &state.functions[0];
+    let guids = (function.node_guid.0, function.port_guid.0);
+    assert_eq!(guids, (node_of(guid), guid), "{case}");
+    let shown = fs::read_to_string(function.sysfs.join("node_guid")).unwrap();
+    assert_eq!(
+        shown.trim(),
+        Guid(node_of(guid)).to_string(),
+        "{case}: the driver uses it"
+    );
     assert_eq!(state.functions[0].unbound, None, "{case}");
     assert_eq!(fixture.written_down(), [""; 0], "{case}");
 }
@@ -211,7 +230,8 @@ fn a_function_without_a_guid_does_not_keep_the_pods() {
         assert_eq!(guid_of(&fixture.kernel.state().pod[0]), ASKED);
         fixture.del("c1").unwrap();
         let state = fixture.kernel.state();
-        assert_eq!(state.functions[0].guid, Guid::NONE);
+        let function = &state.functions[0];
+        assert_eq!((function.node_guid, function.port_guid), (Guid::NONE, Guid::NONE));
         let link = state.host.iter().find(|link| link.name == "ib2").unwrap();
         assert_eq!(guid_of(link), Guid::NONE.0);
         let refused = fixture
@@ -312,7 +332,7 @@ fn sysfs_shows_the_function_its_number_and_its_guids() {
         physical: directory("0000:3b:00.0"),
         number: 1,
         driver: root.join("bus/pci/drivers/mlx5_core"),
-        node_guid: Guid(OWN),
+        node_guid: Guid(OWN_NODE),
         port_guid: Guid(OWN),
     };
     assert_eq!(function_at(&directory(PCI), &link), Some(expected));

@@ -9,7 +9,7 @@ use netlink_packet_route::link::{LinkAttribute, LinkMessage, LinkVfInfo, VfInfo,
 impl Socket<Route> {
     /// Sets the GUIDs of the virtual function `function` of the physical function's link `index`: `node` for
     /// its InfiniBand device, `port` for its only port. They take effect when a driver is next bound to the
-    /// function.
+    /// function. If the kernel refuses `port`, `node` is set.
     ///
     /// # Errors
     /// `EINVAL`: no such function. `EOPNOTSUPP`: the link is not InfiniBand, or its driver has no virtual functions.
@@ -27,12 +27,12 @@ impl Socket<Route> {
 pub(super) fn encode(index: u32, function: u32, node: Guid, port: Guid) -> LinkMessage {
     let mut message = LinkMessage::default();
     message.header.index = index;
+    // The kernel sets one GUID for each `IFLA_VF_INFO`, and ignores what follows it there (`do_setvfinfo` of
+    // `net/core/rtnetlink.c`).
     let guids = vec![
-        VfInfo::IbNodeGuid(VfInfoGuid::new(function, node.0)),
-        VfInfo::IbPortGuid(VfInfoGuid::new(function, port.0)),
+        LinkVfInfo(vec![VfInfo::IbNodeGuid(VfInfoGuid::new(function, node.0))]),
+        LinkVfInfo(vec![VfInfo::IbPortGuid(VfInfoGuid::new(function, port.0))]),
     ];
-    message
-        .attributes
-        .push(LinkAttribute::VfInfoList(vec![LinkVfInfo(guids)]));
+    message.attributes.push(LinkAttribute::VfInfoList(guids));
     message
 }

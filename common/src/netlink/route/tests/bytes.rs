@@ -306,15 +306,17 @@ fn hex(bytes: &[u8]) -> Vec<String> {
     bytes.chunks(4).map(|word| format!("{word:02x?}")).collect()
 }
 
-/// `ip link set #5 vf 3 node_guid 00:02:c9:03:00:00:00:01` and `port_guid …02` in one request.
+/// `ip link set #5 vf 3 node_guid 00:02:c9:03:00:00:00:01` and `port_guid …02` in one request. Each has its own
+/// `IFLA_VF_INFO`: the kernel sets only the first GUID of one.
 #[rustfmt::skip]
 const FUNCTION_GUIDS: &[u8] = &[
-    0x50, 0, 0, 0,  0x13, 0,  0x05, 0,  9, 0, 0, 0,  0, 0, 0, 0,         // 80 bytes, RTM_SETLINK, flags, sequence 9
+    0x54, 0, 0, 0,  0x13, 0,  0x05, 0,  9, 0, 0, 0,  0, 0, 0, 0,         // 84 bytes, RTM_SETLINK, flags, sequence 9
     0, 0, 0, 0,  5, 0, 0, 0,  0, 0, 0, 0,  0, 0, 0, 0,                   // struct ifinfomsg
-    0x30, 0, 0x16, 0x00,                                                 // IFLA_VFINFO_LIST
-    0x2c, 0, 0x01, 0x00,                                                 // IFLA_VF_INFO
+    0x34, 0, 0x16, 0x00,                                                 // IFLA_VFINFO_LIST
+    0x18, 0, 0x01, 0x00,                                                 // IFLA_VF_INFO
     0x14, 0, 0x0a, 0,  3, 0, 0, 0,  0, 0, 0, 0,                          // IFLA_VF_IB_NODE_GUID: struct ifla_vf_guid
     0x01, 0, 0, 0,  0x03, 0xc9, 0x02, 0x00,
+    0x18, 0, 0x01, 0x00,                                                 // IFLA_VF_INFO
     0x14, 0, 0x0b, 0,  3, 0, 0, 0,  0, 0, 0, 0,                          // IFLA_VF_IB_PORT_GUID
     0x02, 0, 0, 0,  0x03, 0xc9, 0x02, 0x00,
 ];

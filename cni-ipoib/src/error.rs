@@ -410,7 +410,7 @@ pub struct Candidates(pub Vec<String>);
 impl fmt::Display for Candidates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.as_slice() {
-            [] => f.write_str("none (is the driver loaded?)"),
+            [] => f.write_str("none (is the driver loaded? On InfiniBand it also takes the module ib_ipoib: modprobe ib_ipoib)"),
             all => f.write_str(&all.join(", ")),
         }
     }
@@ -429,7 +429,7 @@ fn answered_at(claim: &Claim) -> String {
 
 fn passed_over(passed: &[PassedOver]) -> String {
     match passed {
-        [] => "it has no RDMA-capable link (is the driver loaded?)".to_owned(),
+        [] => "it has no RDMA-capable link (is the driver loaded? On InfiniBand it also takes the module ib_ipoib: modprobe ib_ipoib)".to_owned(),
         all => list_passed_over(all),
     }
 }

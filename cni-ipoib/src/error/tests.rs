@@ -162,13 +162,13 @@ fn of_configuration() -> Vec<(Error, u32, &'static str, &'static str)> {
                 candidates: Candidates::default(),
             },
             7,
-            "master \"ib7\" does not exist on this node; RDMA-capable links of this node: none (is the driver loaded?)",
+            "master \"ib7\" does not exist on this node; RDMA-capable links of this node: none (is the driver loaded? On InfiniBand it also takes the module ib_ipoib: modprobe ib_ipoib)",
             "",
         ),
         (
             Error::NoMaster { passed: Vec::new() },
             7,
-            "no link of this node fits master: it has no RDMA-capable link (is the driver loaded?)",
+            "no link of this node fits master: it has no RDMA-capable link (is the driver loaded? On InfiniBand it also takes the module ib_ipoib: modprobe ib_ipoib)",
             "",
         ),
         (
@@ -185,7 +185,7 @@ fn of_configuration() -> Vec<(Error, u32, &'static str, &'static str)> {
                 candidates: Candidates::default(),
             },
             7,
-            "device id \"17\" names no link: it is neither a PCI address nor an auxiliary device, but such an id as the RDMA shared device plugin allocates; set master to choose the link (device in a host-device configuration); RDMA-capable links of this node: none (is the driver loaded?)",
+            "device id \"17\" names no link: it is neither a PCI address nor an auxiliary device, but such an id as the RDMA shared device plugin allocates; set master to choose the link (device in a host-device configuration); RDMA-capable links of this node: none (is the driver loaded? On InfiniBand it also takes the module ib_ipoib: modprobe ib_ipoib)",
             "",
         ),
         (

@@ -142,7 +142,7 @@ fn the_error_for_a_missing_master_lists_the_possible_ones() {
     );
     let missing = format!("master \"ib7\" does not exist on this node; {candidates}");
     assert_eq!(text(&node, links, json!({"master": "ib7"})), missing);
-    let bare = "master is not set, and no device plugin chose a device (is its resource among the pod's limits and in the network's annotation k8s.v1.cni.cncf.io/resourceName?); RDMA-capable links of this node: none (is the driver loaded?)";
+    let bare = "master is not set, and no device plugin chose a device (is its resource among the pod's limits and in the network's annotation k8s.v1.cni.cncf.io/resourceName?); RDMA-capable links of this node: none (is the driver loaded? On InfiniBand it also takes the module ib_ipoib: modprobe ib_ipoib)";
     assert_eq!(text(&Node::bare(), vec![ethernet(2, "eth0")], json!({})), bare);
 }
 

@@ -110,7 +110,10 @@ fn remove_link(caller: &Caller<'_>, target: &DetachTarget<'_>) -> Result<Links, 
         netns: intent.netns_id,
         state,
     });
-    let known = Known { mark: &mark, recorded };
+    let known = Known {
+        mark: &mark,
+        recorded,
+    };
     let made = recorded.map_or(0, |recorded| recorded.made.len());
     let mut seen = Vec::new();
     let mut deleted = 0;
@@ -202,9 +205,7 @@ impl<'a> DetachTarget<'a> {
             // mark since.
             (Some(_), Some(intent)) if !self.done && intent.made.is_empty() => {
                 let others = known.others()?;
-                detach::delete_named(kernel, ifname, |link| {
-                    others.iter().any(|of| of.has_in(id, link))
-                })?
+                detach::delete_named(kernel, ifname, |link| others.iter().any(|of| of.has_in(id, link)))?
             }
             (Some(_), _) => false,
         };

@@ -5,6 +5,7 @@
 //! kill at any point, and does nothing if nothing was changed yet. A link is found by its hardware, never by
 //! its name.
 
+use super::guids::has_port;
 use crate::error::{Error, Step};
 use crate::intent::{Hardware, Snapshot};
 use crate::kernel::{Kernel, Side, links};
@@ -85,7 +86,8 @@ pub fn restore_state(
     restore_transport(kernel, link, was)?;
     restore_settings(kernel, link, was)?;
     let name = if renamed { &was.name } else { &link.name };
-    for (key, value) in &was.sysctls {
+    restore_addr_gen_mode(kernel, link, name, was)?;
+    for (key, value) in was.sysctls.iter().filter(|(key, _)| *key != STABLE_SECRET) {
         if let Err(error) = kernel.set_sysctl(name, key, value) {
             tracing::warn!(link = name, key, value, %error, "cannot restore a sysctl of the link");
         }
@@ -186,10 +188,11 @@ fn restore_transport(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Re
 fn restore_settings(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Result<(), Error> {
     restore_mtu_and_packet_settings(kernel, link, was)?;
     let alias = was.alias.as_deref().unwrap_or_default();
+    let address = address(link, was);
     let change = LinkChange {
         alias: (link.alias.as_deref().unwrap_or_default() != alias).then_some(alias),
         group: (link.group != was.group).then_some(was.group),
-        address: address(link, was),
+        address: address.as_ref(),
         ..LinkChange::default()
     };
     if change.alias.is_some() || change.group.is_some() || change.address.is_some() {
@@ -197,7 +200,7 @@ fn restore_settings(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Res
             .change_link(Side::Host, link.index, &change)
             .step(|| format!("set alias, group and address of {}", was.name))?;
     }
-    restore_addr_gen_mode(kernel, link, was)
+    Ok(())
 }
 
 /// Restores the MTU, and how the link handles packets.
@@ -279,12 +282,26 @@ fn remove_tcx(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) {
     }
 }
 
+/// The sysctl with the secret of addresses in mode `stable_secret`. The kernel drops it when the link moves, and refuses
+/// the mode without it (`check_stable_privacy` of `net/ipv6/addrconf.c`). A new secret sets the mode.
+const STABLE_SECRET: &str = "ipv6/conf/stable_secret";
+
 /// Restores how the kernel makes the link-local address, after the MTU: below 1280 bytes a link has no IPv6, and
-/// the kernel refuses IPv6 settings.
-fn restore_addr_gen_mode(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Result<(), Error> {
-    let mode = was.addr_gen_mode();
-    if mode.is_none() || mode == link.addr_gen_mode {
+/// the kernel refuses IPv6 settings. `name` is the present name of the link.
+fn restore_addr_gen_mode(
+    kernel: &mut dyn Kernel,
+    link: &Link,
+    name: &str,
+    was: &Snapshot,
+) -> Result<(), Error> {
+    let (mode, secret) = (was.addr_gen_mode(), was.sysctls.get(STABLE_SECRET));
+    if mode.is_none() || mode == link.addr_gen_mode && secret.is_none() {
         return Ok(());
+    }
+    if let Some(secret) = secret
+        && let Err(error) = kernel.set_sysctl(name, STABLE_SECRET, secret)
+    {
+        tracing::warn!(link = name, %error, "cannot restore the secret of the link's IPv6 addresses");
     }
     let step = || format!("restore the IPv6 settings of {}", was.name);
     let now = kernel.link_by_index(Side::Host, link.index).step(step)?;
@@ -302,15 +319,26 @@ fn restore_addr_gen_mode(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -
                 addr_gen_mode: mode,
                 ..LinkChange::default()
             };
-            kernel.change_link(Side::Host, link.index, &change).step(step)
+            if let Err(error) = kernel.change_link(Side::Host, link.index, &change) {
+                tracing::warn!(link = name, mode = was.addr_gen_mode, %error, "cannot restore how the kernel makes the link-local address of the link");
+            }
+            Ok(())
         }
     }
 }
 
-/// The hardware address to restore. On InfiniBand the kernel sets it: a queue pair's number and the port's
-/// GID.
-fn address<'w>(link: &Link, was: &'w Snapshot) -> Option<&'w HwAddress> {
-    (link.layer == LinkLayer::Ethernet && link.address != was.address).then_some(&was.address)
+/// The hardware address to restore. On InfiniBand the kernel sets it: a queue pair's number and the port's GID. A pod may
+/// change only the GUID in it (`ipoib_set_mac` of `ipoib_main.c`).
+fn address(link: &Link, was: &Snapshot) -> Option<HwAddress> {
+    let hardware = &was.hardware;
+    if link.layer == LinkLayer::Ethernet {
+        return (link.address != was.address).then(|| was.address.clone());
+    }
+    let guid = hardware
+        .port_guid
+        .filter(|guid| link.address.port_guid() != Some(*guid))?;
+    let is_of_port = hardware.path.as_ref().is_some_and(|path| has_port(path, guid));
+    is_of_port.then(|| link.address.with_port_guid(guid))?
 }
 
 /// A temporary name for a link whose own is in use. It is the same after each kill.

@@ -63,21 +63,22 @@ impl Grant {
 }
 
 impl Identity {
-    /// The device among `devices`; `pci` maps a name to its PCI function, if sysfs shows it.
+    /// The device among `devices`; `path` maps a name to the directory of its hardware, if sysfs shows it.
     ///
-    /// A device on another function is another device, even if everything else matches: GUIDs are copied
+    /// A device of other hardware is another device, even if everything else matches: GUIDs are copied
     /// between virtual functions. The index has precedence over the GUID for a device without GUID, and the
     /// GUID over the index for one whose driver was reloaded.
     pub fn among<'d>(
         &self,
         devices: &'d [RdmaDevice],
-        pci: impl Fn(&str) -> Option<PciAddress>,
+        path: impl Fn(&str) -> Option<PathBuf>,
     ) -> Option<&'d RdmaDevice> {
         let likeness = |device: &RdmaDevice| {
-            let function = self.pci.zip(pci(&device.name)).map(|(ours, its)| ours == its);
+            let same = |its: PathBuf| self.path.as_ref().map(|ours| *ours == its);
+            let hardware = path(&device.name).and_then(same);
             let guid = self.node_guid != Guid(0) && device.node_guid == self.node_guid;
             let index = device.index == self.index;
-            match function {
+            match hardware {
                 Some(false) => 0,
                 _ if device.smi => 0,
                 _ if guid && index => 4,

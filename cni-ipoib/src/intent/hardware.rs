@@ -45,9 +45,7 @@ impl Hardware {
             return false;
         }
         if self.by_device {
-            return self.device.is_some()
-                && self.device == link.device
-                && link.layer == LinkLayer::Infiniband;
+            return self.is_device_of(link);
         }
         match (self.port_guid, link.layer) {
             (Some(guid), LinkLayer::Infiniband) => link.address.port_guid() == Some(guid),
@@ -58,6 +56,14 @@ impl Hardware {
             }
             _ => false,
         }
+    }
+
+    /// Whether `link` is an `IPoIB` link of the same device, whatever its GUID. The device may have two ports.
+    pub fn is_device_of(&self, link: &Link) -> bool {
+        self.device.is_some()
+            && self.device == link.device
+            && link.layer == LinkLayer::Infiniband
+            && !is_made_by_software(link)
     }
 
     /// Whether both are one link.

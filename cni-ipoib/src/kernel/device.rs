@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 /// The directories with settings of a link.
 const SYSCTLS: [&str; 4] = ["ipv4/conf", "ipv4/neigh", "ipv6/conf", "ipv6/neigh"];
 
-/// Settings that follow from the link, or cannot be read.
-const NOT_KEPT: [&str; 2] = ["mtu", "stable_secret"];
+/// A setting that follows from the link.
+const NOT_KEPT: &str = "mtu";
 
 /// Links that are moved whole, and their state on the host.
 pub trait WholeLinks {
@@ -87,14 +87,10 @@ impl WholeLinks for Namespaces<'_> {
             };
             for key in keys {
                 let key = key?.file_name().to_string_lossy().into_owned();
-                if NOT_KEPT.contains(&key.as_str()) {
-                    continue;
-                }
                 let read = |of: &str| fs::read_to_string(directory(kind, of).join(&key));
-                let (Ok(is), Ok(new)) = (read(name), read("default")) else {
-                    continue;
-                };
-                if is != new {
+                // The secret of a link that has none cannot be read.
+                let Ok(is) = read(name) else { continue };
+                if key != NOT_KEPT && read("default").ok().as_ref() != Some(&is) {
                     differ.insert(format!("{kind}/{key}"), is.trim_end().to_owned());
                 }
             }

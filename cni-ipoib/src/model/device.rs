@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::kernel::{ModelKernel, State, errno};
 use crate::kernel::{Side, Sysctls, WholeLinks};
-use common::netlink::{Added, Carried, Error, IpoibMode, Link, LinkChange, LinkInfo, Saved};
+use common::netlink::{Added, AddrGenMode, Carried, Error, IpoibMode, Link, LinkChange, LinkInfo, Saved};
 use common::rdma::Guid;
 use nix::errno::Errno;
 use std::io;
@@ -242,6 +242,12 @@ impl WholeLinks for ModelKernel {
             }
             let own = sysctls.iter_mut().find(|(of, _)| of == name);
             own.map(|(_, values)| values.insert(key.to_owned(), value.to_owned()));
+            // addrconf_sysctl_stable_secret of net/ipv6/addrconf.c
+            if key == "ipv6/conf/stable_secret"
+                && let Some(link) = model.state.host.iter_mut().find(|link| link.name == name)
+            {
+                link.addr_gen_mode = Some(AddrGenMode::StablePrivacy);
+            }
             Ok(())
         })
         .map_err(io::Error::other)

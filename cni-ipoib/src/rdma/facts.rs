@@ -205,6 +205,11 @@ pub(crate) fn devices(kernel: &mut dyn Kernel, side: Side) -> Result<Vec<RdmaDev
         .step(|| "list the RDMA devices".to_owned())
 }
 
+/// The directory of the hardware of the device `name`.
+pub(super) fn path_of(all: &[Device], name: &str) -> Option<PathBuf> {
+    all.iter().find(|device| device.name == name)?.path.clone()
+}
+
 /// Every RDMA device that sysfs shows.
 pub(crate) fn all(sysfs: &Sysfs) -> Result<Vec<Device>, Error> {
     sysfs

@@ -4,7 +4,7 @@
 //!
 //! Invariant: ADD renames no device that neither belongs to its link nor has the name that it asks for.
 
-use super::facts::{Facts, devices, mode};
+use super::facts::{Facts, devices, mode, path_of};
 use super::find::find;
 use super::observe;
 use super::resolve::Sources;
@@ -66,7 +66,7 @@ fn present<'d>(
     on_host: &'d [RdmaDevice],
 ) -> Result<Option<&'d RdmaDevice>, Error> {
     let all = super::facts::all(from.sysfs)?;
-    Ok(identity.among(on_host, |name| all.iter().find(|device| device.name == name)?.pci))
+    Ok(identity.among(on_host, |name| path_of(&all, name)))
 }
 
 /// Whether the device belongs to the link of `facts`: it is on the function of the link or of a link below

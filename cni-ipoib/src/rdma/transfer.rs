@@ -4,12 +4,12 @@
 //! The kernel returns a device when its namespace ends, under the name it had there and after some time. A
 //! pod may have renamed it. So it is found by its [`Identity`], first in the pod.
 
-use super::facts::devices;
+use super::facts::{devices, path_of};
 use crate::error::{Error, RdmaError, Step};
 use crate::intent::{Grant, Identity, Sharing};
 use crate::kernel::{Kernel, Side, links};
 use common::netlink::Link;
-use common::rdma::{Guid, PciAddress, Sysfs};
+use common::rdma::{Guid, Sysfs};
 use nix::errno::Errno;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -89,9 +89,8 @@ pub fn bring_back(kernel: &mut dyn Kernel, identity: &Identity) -> Result<bool, 
 /// The kernel refused to list or rename.
 pub fn put_right(kernel: &mut dyn Kernel, sysfs: &Sysfs, identity: &Identity) -> Result<bool, Error> {
     let all = super::facts::all(sysfs)?;
-    let pci = |name: &str| -> Option<PciAddress> { all.iter().find(|device| device.name == name)?.pci };
     let on_host = devices(kernel, Side::Host)?;
-    let Some(device) = identity.among(&on_host, pci) else {
+    let Some(device) = identity.among(&on_host, |name| path_of(&all, name)) else {
         return Ok(false);
     };
     if device.name != identity.name {

@@ -7,14 +7,16 @@ use crate::device::function;
 use crate::device::repair::restore_returned;
 use crate::device::restore::{delete_links_on, find, leave_pod};
 use crate::error::{DeviceError, Error};
-use crate::intent::Snapshot;
+use crate::intent::{Snapshot, is_made_by_software};
 use crate::journal::{NodeLock, Written, others};
-use crate::kernel::{Kernel, Side};
+use crate::kernel::{Kernel, Side, links};
 use crate::mark::Mark;
 use crate::netns::pod_if_there;
+use crate::node::Node;
 use crate::policy;
+use crate::rdma::facts;
 use common::netlink::Link;
-use std::path::Path;
+use common::rdma::Sysfs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -49,7 +51,7 @@ pub(super) fn return_link(caller: &Caller<'_>, target: &DetachTarget<'_>) -> Res
         };
         let mut kernel = node.kernel(Some(&netns))?;
         policy::remove(&mut *kernel, table)?;
-        if let Some(link) = find(&mut *kernel, Side::Pod, &was.hardware)? {
+        if let Some(link) = find_in_pod(&mut *kernel, was, &others)? {
             let is_of_pod = |child: &Link| !others.iter().any(|of| of.has_in(netns.id(), child));
             delete_links_on(&mut *kernel, Side::Pod, &link, is_of_pod)?;
             leave_pod(&mut *kernel, &link, was)?;
@@ -67,7 +69,7 @@ pub(super) fn return_link(caller: &Caller<'_>, target: &DetachTarget<'_>) -> Res
     // No other call can claim the link while it is away.
     drop(lock);
     let returning = Returning {
-        state: node.state(),
+        node,
         was,
         others: &others,
     };
@@ -76,7 +78,7 @@ pub(super) fn return_link(caller: &Caller<'_>, target: &DetachTarget<'_>) -> Res
 
 /// A link that the kernel is about to return.
 struct Returning<'a> {
-    state: &'a Path,
+    node: &'a Node,
     was: &'a Snapshot,
     others: &'a [Written],
 }
@@ -88,7 +90,7 @@ impl Returning<'_> {
         loop {
             function::require_bound(kernel, was)?;
             if let Some(link) = find(kernel, Side::Host, &was.hardware)? {
-                let _lock = NodeLock::take(self.state)?;
+                let _lock = NodeLock::take(self.node.state())?;
                 return restore_returned(kernel, &link, was, self.others);
             }
             if !has_driver(was) {
@@ -97,6 +99,21 @@ impl Returning<'_> {
                     "link is gone; was it unplugged, or its driver unloaded?"
                 );
                 return Ok(());
+            }
+            match readdressed(kernel, &self.node.sysfs(), was)? {
+                Some(Readdressed::ByPod(link)) => {
+                    let _lock = NodeLock::take(self.node.state())?;
+                    return restore_returned(kernel, &link, was, self.others);
+                }
+                Some(Readdressed::ByDriver(other)) => {
+                    tracing::warn!(
+                        link = was.name,
+                        successor = other.name,
+                        "link is gone: its driver created another one with another address; nothing to restore"
+                    );
+                    return Ok(());
+                }
+                None => {}
             }
             if Instant::now() > deadline {
                 return Err(DeviceError::Away {
@@ -108,6 +125,60 @@ impl Returning<'_> {
             sleep(POLL);
         }
     }
+}
+
+/// The link in the pod. A pod may change the GUID in the address of an `IPoIB` link. Then the device identifies the link,
+/// unless it is the link of another attachment.
+fn find_in_pod(kernel: &mut dyn Kernel, was: &Snapshot, others: &[Written]) -> Result<Option<Link>, Error> {
+    let hardware = &was.hardware;
+    let mut all = links(kernel, Side::Pod)?;
+    if let Some(at) = all.iter().position(|link| hardware.is(link)) {
+        return Ok(Some(all.swap_remove(at)));
+    }
+    let of_other = |link: &Link| {
+        let mut their = others.iter().filter_map(|of| of.intent.device.as_ref());
+        their.any(|their| their.hardware.is(link))
+    };
+    Ok(all
+        .into_iter()
+        .find(|link| hardware.is_device_of(link) && !of_other(link)))
+}
+
+/// A link of the same device as a recorded link, with another GUID or permanent address.
+enum Readdressed {
+    /// The recorded link, whose port still has the recorded GUID.
+    ByPod(Link),
+    /// Another link. The driver was bound again, and a physical function may give its virtual functions other addresses.
+    ByDriver(Link),
+}
+
+/// The link on the host that is, or follows, the link `was`. `None` if a port of the device has no link on the host,
+/// because that port may be the one that has the link `was`.
+fn readdressed(kernel: &mut dyn Kernel, sysfs: &Sysfs, was: &Snapshot) -> Result<Option<Readdressed>, Error> {
+    let hardware = &was.hardware;
+    let Some(path) = &hardware.path else {
+        return Ok(None);
+    };
+    let mut present = links(kernel, Side::Host)?;
+    present.retain(|link| !is_made_by_software(link) && sysfs.behind(link).is_some_and(|b| b.path == *path));
+    // It may have returned since the caller looked for it.
+    if present.iter().any(|link| hardware.is(link)) {
+        return Ok(None);
+    }
+    let devices = facts::all(sysfs)?;
+    let has_guid = |link: &&Link| {
+        let port = sysfs.port_of(&devices, link);
+        hardware.port_guid.is_some() && port.and_then(|(_, port)| port.guid()) == hardware.port_guid
+    };
+    if let Some(link) = present.iter().find(has_guid) {
+        return Ok(Some(Readdressed::ByPod(link.clone())));
+    }
+    let own = devices.iter().filter(|device| device.path.as_ref() == Some(path));
+    let ports: usize = own.map(|device| device.ports.len()).sum();
+    // The RDMA device of a link of InfiniBand may be in the pod. It moves with the link.
+    let all_present = present.len() >= ports.max(1) && (ports > 0 || hardware.port_guid.is_none());
+    let other = present.into_iter().next().filter(|_| all_present);
+    Ok(other.map(Readdressed::ByDriver))
 }
 
 fn has(other: &Written, was: &Snapshot) -> bool {

@@ -46,6 +46,13 @@ impl HwAddress {
             .map(|guid| crate::id::Guid(u64::from_be_bytes(*guid)))
     }
 
+    /// The address with another port GUID. `None` unless the length is 20.
+    pub fn with_port_guid(&self, guid: crate::id::Guid) -> Option<Self> {
+        let mut address: [u8; 20] = self.0.as_slice().try_into().ok()?;
+        *address.last_chunk_mut::<8>()? = guid.0.to_be_bytes();
+        Some(Self::new(address))
+    }
+
     /// The receiving queue pair of an `IPoIB` link, in bytes 1 to 3 of its address. `None` unless the length
     /// is 20, and for a link without a queue pair.
     pub fn queue_pair(&self) -> Option<u32> {

@@ -5,9 +5,13 @@ use super::{
     changed_by_its_pod, devices, devices_of_node, in_both_modes, unchanged, whole_link, with_default_sysctls,
     with_settings,
 };
-use crate::fabric::{address, network, plain, reaches, run_exclusive, soon};
+use crate::fabric::{address, network, plain, reaches, run_exclusive, soon, with_functions};
+use crate::rdmanet_node::node_output;
 use crate::verbs::write_bandwidth;
 use common::collector::{DeadAttachment, Reply};
+use common::netlink::{AddrGenMode, HwAddress};
+use std::fs;
+use std::path::Path;
 use tests::collector::{Collector, POD_ARGS};
 use tests::{Node, Pod, json};
 
@@ -59,6 +63,79 @@ fn a_pod_sees_only_its_own_hca_and_writes_over_it_to_another_pod() {
                 pod.detach(conf, "net1");
             }
         });
+    });
+}
+
+/// The kernel drops the secret of a link that moves, and refuses the mode `stable_secret` without it.
+#[test]
+fn a_link_gets_the_secret_of_its_ipv6_addresses_back() {
+    in_both_modes(|node| {
+        with_functions(node, 0, || {
+            let file = "/proc/sys/net/ipv6/conf/ib1/stable_secret";
+            if !Path::new(file).exists() {
+                return;
+            }
+            let secret = "fd00:0000:0000:0000:0000:0000:0000:0001\n";
+            fs::write(file, secret).unwrap();
+            for mode in [AddrGenMode::StablePrivacy, AddrGenMode::None] {
+                node.ip(&format!("link set ib1 addrgenmode {mode}"));
+                let (pod, conf) = (node.pod(), whole_link(node, "ib1"));
+                pod.attach(&conf, "net1");
+                pod.detach(&conf, "net1");
+                assert_eq!(fs::read_to_string(file).unwrap(), secret, "{mode}");
+                assert_eq!(node.link("ib1").addr_gen_mode, Some(mode));
+            }
+        });
+    });
+}
+
+/// In exclusive mode the host does not see the RDMA device of the pod.
+#[test]
+fn rdmanet_node_names_the_pod_that_has_a_port_and_reports_no_fault() {
+    in_both_modes(|node| {
+        unchanged(node, || {
+            let conf = whole_link(node, "ib1");
+            let pod = node.pod();
+            let add = pod.call("ADD", &conf, "net1").env("CNI_ARGS", POD_ARGS).run();
+            pod.keep(&conf, "net1", &add.result());
+            let answer = node_output(node);
+            let findings = answer.json["findings"].as_array().unwrap();
+            let mut of_port = findings
+                .iter()
+                .filter(|finding| finding["subject"] == "softib1/1");
+            assert!(
+                of_port.all(|finding| finding["level"] == "info"),
+                "{}",
+                answer.text
+            );
+            assert!(answer.text.contains("in pod default/train-0"), "{}", answer.text);
+            pod.detach(&conf, "net1");
+            let answer = node_output(node);
+            assert!(!answer.text.contains("in pod default"), "{}", answer.text);
+        });
+    });
+}
+
+/// The kernel accepts another GUID in the address of a link that is down (`ipoib_set_mac` of `ipoib_main.c`).
+#[test]
+fn a_link_gets_its_guid_back_from_a_pod_that_changed_it() {
+    in_both_modes(|node| {
+        for dies in [false, true] {
+            unchanged(node, || {
+                let (pod, conf) = (node.pod(), whole_link(node, "ib1"));
+                pod.attach(&conf, "net1");
+                let own = pod.link("net1").address;
+                let mut bytes = own.as_bytes().to_vec();
+                bytes[19] ^= 0xff;
+                pod.ip("link set net1 down");
+                pod.ip(&format!("link set net1 address {}", HwAddress::new(bytes)));
+                assert_ne!(pod.link("net1").address, own);
+                if dies {
+                    pod.die();
+                }
+                pod.detach(&conf, "net1");
+            });
+        }
     });
 }
 

@@ -91,7 +91,11 @@ fn a_link_that_the_pod_moved_away_and_back_is_deleted_whatever_its_mark() {
             change(&fixture, |link| link.index += 500);
             fixture.del("c1").unwrap();
             let after = fixture.kernel.state();
-            assert_eq!((after.host, after.pod), (before.host.clone(), Vec::new()), "{what}");
+            assert_eq!(
+                (after.host, after.pod),
+                (before.host.clone(), Vec::new()),
+                "{what}"
+            );
         }
     }
 }

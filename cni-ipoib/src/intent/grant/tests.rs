@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
+use std::path::Path;
 
 pub(crate) fn identity() -> Identity {
     Identity {
@@ -61,7 +62,7 @@ fn the_pod_sees_the_new_name_of_a_renamed_device() {
 
 #[test]
 fn a_device_is_recognized_whatever_its_name() {
-    let pci = |text: &'static str| move |_: &str| text.parse().ok();
+    let at = |pci: &'static str| move |_: &str| Some(Path::new("/sys/devices/pci0000:3a").join(pci));
     let unknown = |_: &str| None;
     let all = [device(1, "mlx5_0", 6), device(2, "stolen", 7)];
     assert_eq!(identity().among(&all, unknown).unwrap().name, "stolen");
@@ -71,9 +72,9 @@ fn a_device_is_recognized_whatever_its_name() {
     // The GUID of the device has changed.
     let other = [device(9, "mlx5_1", 99)];
     assert_eq!(identity().among(&other, unknown), None);
-    assert_eq!(identity().among(&other, pci("0000:3b:00.1")).unwrap().index, 9);
+    assert_eq!(identity().among(&other, at("0000:3b:00.1")).unwrap().index, 9);
     // The same GUID on another function is another device.
-    assert_eq!(identity().among(&all, pci("0000:af:00.0")), None);
+    assert_eq!(identity().among(&all, at("0000:af:00.0")), None);
     assert_eq!(identity().among(&[], unknown), None);
 }
 
@@ -102,7 +103,7 @@ fn a_management_device_is_not_recognized_as_the_device() {
         smi: true,
         ..device(3, "smi1", 7)
     };
-    assert_eq!(identity().among(&[smi], |_| identity().pci), None);
+    assert_eq!(identity().among(&[smi], |_| identity().path), None);
 }
 
 #[test]

@@ -143,6 +143,7 @@ fn a_device_of_another_function_is_not_renamed() {
     node.device("other", "0000:af:00.0");
     let elsewhere = Identity {
         pci: "0000:3b:00.1".parse().ok(),
+        path: Some(node.path().join("devices/pci0000:3a/0000:3b:00.1")),
         ..grant(None).device
     };
     assert!(!put_right(&mut kernel, &node.sysfs(), &elsewhere).unwrap());

@@ -4,7 +4,8 @@ use crate::intent::{Intent, Made};
 use crate::mark::Mark;
 use crate::model::{Fault, Fixture, attachment, ethernet, ipoib};
 use common::cni::Code;
-use common::netlink::{Link, XdpMode};
+use common::netlink::{AddrGenMode, HwAddress, Link, XdpMode};
+use common::rdma::Guid;
 use std::fs;
 
 #[test]
@@ -228,6 +229,124 @@ fn a_pod_is_removed_though_another_link_has_the_name() {
     let ours = state.host.iter().find(|link| link.index == 6).unwrap();
     assert!(ours.name.starts_with("rn") && ours.up, "{ours:?}");
     assert!(state.left.sysctls.iter().any(|(of, _)| *of == ours.name));
+}
+
+#[test]
+fn the_secret_of_ipv6_addresses_is_restored_before_the_mode_that_needs_it() {
+    for mode in [AddrGenMode::StablePrivacy, AddrGenMode::None] {
+        for link in ["ib0", "ens1"] {
+            let fixture = fixture(WAYS[0]);
+            {
+                let state = &mut fixture.kernel.set().state;
+                let of_link = state.left.sysctls.iter_mut().find(|(of, _)| of == link);
+                let secret = ("ipv6/conf/stable_secret".to_owned(), "fd00::1".to_owned());
+                of_link.unwrap().1.extend([secret]);
+                let of_host = state.host.iter_mut().find(|of| of.name == link);
+                of_host.unwrap().addr_gen_mode = Some(mode);
+            }
+            let before = host(&fixture);
+            add(&fixture, link).unwrap();
+            fixture.del("c1").unwrap();
+            assert_eq!(host(&fixture), before, "{link} {mode}");
+        }
+    }
+}
+
+#[test]
+fn a_refused_mode_of_ipv6_addresses_does_not_keep_the_pod() {
+    let fixture = fixture(WAYS[0]);
+    let of_host = |fixture: &Fixture| {
+        let mut host = fixture.kernel.state().host.into_iter();
+        host.find(|link| link.name == "ens1").unwrap()
+    };
+    {
+        let state = &mut fixture.kernel.set().state;
+        let ens1 = state.host.iter_mut().find(|link| link.name == "ens1").unwrap();
+        ens1.addr_gen_mode = Some(AddrGenMode::StablePrivacy);
+    }
+    add(&fixture, "ens1").unwrap();
+    // The secret was the namespace's, and is gone.
+    fixture.del("c1").unwrap();
+    assert_eq!(of_host(&fixture).addr_gen_mode, Some(AddrGenMode::Eui64));
+    assert_eq!(fixture.written_down(), [""; 0]);
+}
+
+/// Replaces the link of a dead pod by one with another GUID and permanent address, as a driver does that is bound again
+/// after its physical function changed these. Returns it.
+fn succeed(fixture: &Fixture, link: &str) -> Link {
+    let state = &mut fixture.kernel.set().state;
+    state.pod.clear();
+    let (bytes, of) = if link == "ib0" {
+        let mut bytes = ipoib(4, "ib0", 0xffff).address.as_bytes().to_vec();
+        bytes[12..].fill(0xab);
+        (bytes, "pci/0000:3b:00.0")
+    } else {
+        (vec![2, 0, 0, 0, 0, 0xab], "pci/0000:17:00.0")
+    };
+    let base = if link == "ib0" {
+        let gid = "fe80:0000:0000:0000:abab:abab:abab:abab";
+        fixture.node.write("class/infiniband/mlx5_0/ports/1/gids/0", gid);
+        ipoib(4, "ib0", 0xffff)
+    } else {
+        ethernet(6, "ens1")
+    };
+    let successor = Link {
+        device: Some(of.to_owned()),
+        perm_address: (link == "ens1").then(|| HwAddress::new(bytes.clone())),
+        address: HwAddress::new(bytes),
+        ..base
+    };
+    state.host.push(successor.clone());
+    successor
+}
+
+/// A pod may change the GUID in the address of its link. That of the port stays.
+#[test]
+fn a_link_with_another_guid_is_restored_if_its_port_has_the_recorded_one() {
+    for dies in [false, true] {
+        let fixture = fixture(WAYS[0]);
+        let directory = "devices/pci0000:3a/0000:3b:00.0/infiniband/mlx5_0";
+        fixture.node.follow(directory, "class/infiniband/mlx5_0");
+        // The kernel returns a link under the name that it had in the pod.
+        fixture.node.netdev("net1", 4, "0000:3b:00.0");
+        let before = host(&fixture);
+        add(&fixture, "ib0").unwrap();
+        {
+            let state = &mut fixture.kernel.set().state;
+            for link in &mut state.pod {
+                link.address = link.address.with_port_guid(Guid(7)).unwrap();
+            }
+        }
+        if dies {
+            fixture.kernel.set().state.pod_dies();
+            fixture.del_without_netns("c1").unwrap();
+        } else {
+            fixture.del("c1").unwrap();
+        }
+        assert_eq!(host(&fixture), before, "{dies}");
+    }
+}
+
+#[test]
+fn del_ends_if_the_driver_created_another_link_for_the_device() {
+    for link in ["ib0", "ens1"] {
+        let fixture = fixture(WAYS[0]);
+        add(&fixture, link).unwrap();
+        let successor = succeed(&fixture, link);
+        fixture.del_without_netns("c1").unwrap();
+        assert!(fixture.kernel.state().host.contains(&successor), "{link}");
+        assert_eq!(fixture.written_down(), [""; 0], "{link}");
+    }
+}
+
+#[test]
+fn del_waits_for_the_link_of_a_port_though_another_port_of_the_device_has_one() {
+    let fixture = fixture(WAYS[0]);
+    fixture.node.port("mlx5_0", 2, "InfiniBand", "4: ACTIVE");
+    add(&fixture, "ib0").unwrap();
+    succeed(&fixture, "ib0");
+    let error = fixture.del_without_netns("c1").unwrap_err();
+    assert_eq!(error.code, Code::TRY_AGAIN, "{error:?}");
 }
 
 #[test]

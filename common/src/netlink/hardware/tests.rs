@@ -42,6 +42,11 @@ fn other_texts_are_refused() {
 fn only_infiniband_addresses_contain_a_port_guid() {
     let address: HwAddress = IPOIB.parse().unwrap();
     assert_eq!(address.port_guid(), Some(Guid(0x248a_0703_00b4_0c5e)));
+    let changed = address.with_port_guid(Guid(7)).unwrap();
+    assert_eq!(
+        (changed.port_guid(), changed.queue_pair()),
+        (Some(Guid(7)), address.queue_pair())
+    );
     assert_eq!(
         "02:00:00:00:00:01".parse::<HwAddress>().unwrap().port_guid(),
         None

@@ -6,9 +6,12 @@
 //! ```
 
 pub mod advice;
+pub mod attachments;
 pub mod check;
 pub mod collect;
+pub mod facts;
 pub mod namespaces;
+mod reader;
 mod recording;
 pub mod show;
 
@@ -21,14 +24,18 @@ use crate::output::{CommandError, Outcome, Output, Severity};
 /// The node or its record cannot be read.
 pub fn run(options: &args::Node) -> Result<Output, CommandError> {
     let facts = collect::collect(options)?;
-    let advice = advice::advise(&facts);
-    let findings = check::findings(&facts, &advice);
+    Ok(output(&facts, options.gids))
+}
+
+fn output(facts: &facts::NodeFacts, gids: bool) -> Output {
+    let advice = advice::advise(facts);
+    let findings = check::findings(facts, &advice);
     let wrong = findings.iter().any(|finding| finding.level == Severity::Fail);
-    Ok(Output {
-        text: show::text(&facts, &advice, &findings, options.gids),
-        json: show::json(&facts, &advice, &findings),
+    Output {
+        text: show::text(facts, &advice, &findings, gids),
+        json: show::json(facts, &advice, &findings),
         outcome: Outcome::of(wrong),
-    })
+    }
 }
 
 #[cfg(test)]

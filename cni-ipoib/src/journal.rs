@@ -105,7 +105,7 @@ impl Written {
     }
 
     /// Whether the namespace that ADD used exists. If that cannot be checked, it counts as existing.
-    pub(crate) fn lives(&self) -> bool {
+    pub fn lives(&self) -> bool {
         let found = pod_if_there(&self.intent.netns, Some(self.intent.netns_id));
         found.map_or(true, |netns| netns.is_some())
     }

@@ -96,6 +96,11 @@ fn rdmanet_node_shows_the_active_port_of_a_bond_and_host_children() {
                 "{}",
                 answer.text
             );
+            assert!(
+                answer.text.contains("NCCL_IB_HCA==softib0:1,softib1:1"),
+                "{}",
+                answer.text
+            );
             assert_eq!(
                 port(&answer, "softib2")["usedBy"],
                 json!([{"kind": "link", "name": "ib2.8001"}])

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Finds what is wrong with a node, each cause before its consequences, with a remedy.
 
-use super::advice::{Advice, Suitability, suitability};
-use super::collect::{LiveFacts, NodeFacts, PortFacts};
+use super::advice::{Advice, Suitability, hcas_of_bond, nccl_ib_hca, suitability};
+use super::attachments::InPod;
+use super::facts::{BondFacts, LinkState, LiveFacts, NodeFacts, PortFacts};
 use super::namespaces::EmptyNamespace;
 use super::show::gbits;
 use crate::output::{Finding, Severity};
@@ -11,7 +12,8 @@ use common::rdma::{PortLayer, PortState};
 /// All findings, the worst first.
 pub fn findings(facts: &NodeFacts, advice: &Advice) -> Vec<Finding> {
     let mut all = Vec::new();
-    if facts.ports.is_empty() {
+    let pods_have_some = !facts.hidden.is_empty() || facts.ports.iter().any(|port| port.in_pod.is_some());
+    if facts.ports.is_empty() && !pods_have_some {
         all.push(Finding::new(
             Severity::Info,
             "node",
@@ -23,11 +25,14 @@ pub fn findings(facts: &NodeFacts, advice: &Advice) -> Vec<Finding> {
         for port in &facts.ports {
             all.extend(state(port));
             all.extend(rate(facts, port));
-            all.extend(addressing(port));
-            all.extend(reserved(facts, port));
+            // The pod decides about the addresses of its link.
+            if port.in_pod.is_none() {
+                all.extend(addressing(port));
+                all.extend(reserved(facts, port));
+            }
         }
         all.extend(bonds(facts));
-        if advice.masters.is_empty() {
+        if advice.masters.is_empty() && !pods_have_some {
             all.push(Finding::new(
                 Severity::Fail,
                 "node",
@@ -36,9 +41,30 @@ pub fn findings(facts: &NodeFacts, advice: &Advice) -> Vec<Finding> {
             ));
         }
     }
+    all.extend(facts.hidden.iter().filter_map(hidden));
     all.extend(facts.live.iter().flat_map(live));
     all.sort_by_key(|finding| finding.level);
     all
+}
+
+/// An RDMA device that the host does not see, because a pod has it.
+fn hidden(in_pod: &InPod) -> Option<Finding> {
+    let grant = in_pod.grant.as_ref()?;
+    let link = in_pod
+        .link
+        .as_ref()
+        .map(|link| format!(" with its link {}", link.name));
+    Some(Finding::new(
+        Severity::Info,
+        format!("{}/{}", grant.device.name, grant.port),
+        format!(
+            "is in {}{} (network {}), so the host does not see it",
+            in_pod.attached.place(),
+            link.unwrap_or_default(),
+            in_pod.attached.network
+        ),
+        "nothing; the device returns when the pod ends",
+    ))
 }
 
 fn modules(facts: &NodeFacts) -> Vec<Finding> {
@@ -70,8 +96,15 @@ fn modules(facts: &NodeFacts) -> Vec<Finding> {
 }
 
 fn state(port: &PortFacts) -> Option<Finding> {
+    match port.port.layer {
+        PortLayer::Infiniband => infiniband_state(port),
+        PortLayer::Ethernet | PortLayer::Unspecified => ethernet_state(port),
+    }
+}
+
+/// Cable and subnet manager decide about the state, whether the link of the port is in a pod or not.
+fn infiniband_state(port: &PortFacts) -> Option<Finding> {
     let (name, phys) = (port.name(), port.port.phys_state.as_str());
-    let infiniband = port.port.layer == PortLayer::Infiniband;
     let one = match port.port.state {
         PortState::Down if phys == "Polling" => Finding::new(
             Severity::Warn,
@@ -103,21 +136,59 @@ fn state(port: &PortFacts) -> Option<Finding> {
             "is configured but not active yet (Armed)",
             "run this again in a few seconds; if the state stays, read the log of the subnet manager",
         ),
-        PortState::Active if infiniband && port.netdev.is_none() => Finding::new(
+        PortState::Active if port.netdev.is_none() && port.in_pod.is_none() => Finding::new(
             Severity::Fail,
             name,
             "is Active and has no IPoIB link, so pods cannot have a child of it",
-            "modprobe ib_ipoib; if namespaces do not share RDMA devices, check whether a pod has the device",
+            "modprobe ib_ipoib; if it is loaded, the link was moved into a network namespace, and no attachment of cni-ipoib accounts for that",
         ),
-        PortState::Active if infiniband && port.port.sm_lid == 0 => Finding::new(
+        PortState::Active if port.port.sm_lid == 0 => Finding::new(
             Severity::Warn,
             name,
-            "is Active, and its subnet manager is gone: connections stay, and new paths are not found",
-            "start the subnet manager again",
+            "is Active and has no address of a subnet manager (SM LID 0), so IPoIB and rdma_cm cannot ask one for paths",
+            "start a subnet manager that reaches this port: opensm, or one in a switch or in UFM",
         ),
         _ => return None,
     };
     Some(one)
+}
+
+/// RoCE drivers report a port as Down (Disabled) whenever its link is set down or has no carrier
+/// (`mlx5_query_port_roce`), so only the link tells these apart. The pod decides about a link in a pod.
+fn ethernet_state(port: &PortFacts) -> Option<Finding> {
+    if port.in_pod.is_some() {
+        return None;
+    }
+    let (name, phys) = (port.name(), port.port.phys_state.as_str());
+    let link = port.netdev.as_deref().unwrap_or_default();
+    let (text, remedy) = match (port.port.state, port.link_state) {
+        (PortState::Down, Some(LinkState::SetDown)) => (
+            format!("is down, because its link {link} is set down"),
+            format!("ip link set dev {link} up"),
+        ),
+        (PortState::Down, Some(LinkState::NoCarrier)) => (
+            format!("is down: its link {link} is set up and has no carrier"),
+            "check cable, transceiver and the port of the switch".to_owned(),
+        ),
+        (PortState::Down, Some(LinkState::Carrier)) => (
+            format!("is down ({phys}), and its link {link} has carrier"),
+            "read the messages of its driver (dmesg)".to_owned(),
+        ),
+        (PortState::Down, None) => (
+            format!("is down ({phys}), and the host has no link on it"),
+            "read the messages of its driver (dmesg); if these show a link, it was moved into a network namespace".to_owned(),
+        ),
+        // `iw_query_port` of the kernel.
+        (PortState::Init, _) => (
+            "is Initializing: an iWARP port needs an IPv4 address on its link".to_owned(),
+            "ip address add ADDRESS/PREFIX dev LINK".replace("LINK", link),
+        ),
+        _ => return None,
+    };
+    let text = format!("{text}; programs that select {} cannot send", port.device.name);
+    let remedy =
+        format!("{remedy}; if it should carry nothing, leave it out of NCCL_IB_HCA and of ib_write_bw -d");
+    Some(Finding::new(Severity::Warn, name, text, remedy))
 }
 
 /// A port that runs slower than others of its kind, or than its slot.
@@ -169,12 +240,7 @@ fn rate(facts: &NodeFacts, port: &PortFacts) -> Vec<Finding> {
 fn addressing(port: &PortFacts) -> Vec<Finding> {
     let mut all = Vec::new();
     if port.device.node_guid.0 == 0 {
-        all.push(Finding::new(
-            Severity::Fail,
-            port.name(),
-            "its node GUID is 0: this virtual function has none, and a subnet manager does not configure it",
-            "ip link set dev PF vf N node_guid GUID port_guid GUID, then bind its driver again",
-        ));
+        all.extend(without_guid(port));
     }
     if port.port.state != PortState::Active {
         return all;
@@ -201,6 +267,34 @@ fn addressing(port: &PortFacts) -> Vec<Finding> {
         _ => {}
     }
     all
+}
+
+/// A virtual function without a node GUID. The kernel handles one GUID of a request and ignores the other
+/// (`do_setvfinfo`), and has GUIDs for InfiniBand links only. On Ethernet mlx5 makes the GUID from the MAC that the
+/// physical function gives.
+fn without_guid(port: &PortFacts) -> Option<Finding> {
+    let pci = port.device.pci.map_or("PCI".to_owned(), |pci| pci.to_string());
+    let bind = format!(
+        "then bind its driver again: echo {pci} >/sys/bus/pci/devices/{pci}/driver/unbind; echo {pci} >/sys/bus/pci/drivers_probe"
+    );
+    let one = match port.port.layer {
+        PortLayer::Infiniband => Finding::new(
+            Severity::Fail,
+            port.name(),
+            "its node GUID is 0: this virtual function has none, and a subnet manager does not configure it",
+            format!(
+                "two commands: ip link set dev PF vf N node_guid GUID; ip link set dev PF vf N port_guid GUID; {bind}"
+            ),
+        ),
+        PortLayer::Ethernet => Finding::new(
+            Severity::Warn,
+            port.name(),
+            "its node GUID is 0: this virtual function has none, so connections by rdma_cm can fail (ib_write_bw -R, NVMe-oF)",
+            format!("ip link set dev PF vf N mac ADDRESS; {bind}"),
+        ),
+        PortLayer::Unspecified => return None,
+    };
+    Some(one)
 }
 
 fn is_routable(gid: &common::rdma::Gid) -> bool {
@@ -251,14 +345,7 @@ fn bonds(facts: &NodeFacts) -> Vec<Finding> {
                 format!("ip link set {} type bond mode active-backup", bond.name),
             )),
         }
-        if bond.miimon == Some(0) {
-            all.push(Finding::new(
-                Severity::Fail,
-                &bond.name,
-                "does not monitor the carrier of its ports (miimon 0), so it never fails over",
-                format!("ip link set {} type bond miimon 100", bond.name),
-            ));
-        }
+        all.extend(unmonitored(bond));
         all.push(Finding::new(
             Severity::Info,
             &bond.name,
@@ -266,10 +353,34 @@ fn bonds(facts: &NodeFacts) -> Vec<Finding> {
                 "carries IP only, over {}: a bond of InfiniBand ports has no RDMA device, and programs that use verbs do not fail over",
                 bond.active_slave.as_deref().unwrap_or("no port at the moment")
             ),
-            format!("configure the devices of all its ports in NCCL (NCCL_IB_HCA): {}", bond.slaves.join(", ")),
+            match hcas_of_bond(facts, &bond.name).as_slice() {
+                [] => "nothing".to_owned(),
+                hcas => format!("give NCCL the RDMA devices of all its ports: {}", nccl_ib_hca(hcas)),
+            },
         ));
     }
     all
+}
+
+/// A bond that monitors its ports neither by carrier nor by ARP does not fail over (`bond_enslave` takes every port as
+/// up then).
+fn unmonitored(bond: &BondFacts) -> Option<Finding> {
+    if bond.miimon != Some(0) {
+        return None;
+    }
+    let (level, text) = match bond.arp_interval {
+        Some(0) => (
+            Severity::Fail,
+            "monitors its ports neither by carrier (miimon 0) nor by ARP (arp_interval 0), so it does not fail over",
+        ),
+        Some(_) => return None,
+        None => (
+            Severity::Warn,
+            "does not monitor the carrier of its ports (miimon 0); it fails over only if it has an arp_interval",
+        ),
+    };
+    let remedy = format!("ip link set {} type bond miimon 100", bond.name);
+    Some(Finding::new(level, &bond.name, text, remedy))
 }
 
 fn live(live: &LiveFacts) -> Vec<Finding> {
@@ -284,7 +395,7 @@ fn live(live: &LiveFacts) -> Vec<Finding> {
             level,
             file,
             "is missing on the host, so containers cannot have it",
-            "modprobe ib_uverbs rdma_ucm; udevadm trigger",
+            "modprobe -a ib_uverbs rdma_ucm; udevadm trigger",
         ));
     }
     if let Some((runtime, bytes)) = &live.memlock {

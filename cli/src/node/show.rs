@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Shows the node as text, with the terms of `ibstat`, `ibdev2netdev` and `show_gids`, and as JSON.
 
-use super::advice::{Advice, Suitability, suitability};
-use super::collect::{NodeFacts, PortFacts, User};
+use super::advice::{Advice, Master, Suitability, nccl_ib_hca, suitability};
+use super::attachments::{InPod, User};
+use super::facts::{NodeFacts, PortFacts};
 use crate::output::{Finding, WIDTH};
 use crate::table::{Table, wrapped};
 use common::rdma::{Gid, PortLayer, PortState};
@@ -46,12 +47,17 @@ pub fn text(facts: &NodeFacts, advice: &Advice, findings: &[Finding], all_gids: 
         Some(false) => "; each RDMA device is in one namespace (exclusive)",
         None => "",
     };
-    let count = match devices.len() {
+    let hidden = facts.hidden.len();
+    let count = match devices.len() + hidden {
         0 => "no RDMA device".to_owned(),
         1 => "1 RDMA device".to_owned(),
         n => format!("{n} RDMA devices"),
     };
-    let _ = writeln!(text, "{}: {count}{shared}", facts.name);
+    let of_pods = match hidden {
+        0 => String::new(),
+        n => format!(", {n} of them in pods"),
+    };
+    let _ = writeln!(text, "{}: {count}{of_pods}{shared}", facts.name);
     if !facts.ports.is_empty() {
         text.push('\n');
         text.push_str(&ports(facts));
@@ -110,7 +116,9 @@ fn for_pods(suitability: &Suitability) -> String {
         Suitability::Reserved(why) if why.starts_with("is a port of ") => format!("no: {why}"),
         Suitability::Reserved(_) => "no: used by the node".to_owned(),
         Suitability::Faulty(why) if why.starts_with("carries nothing") => "no: down".to_owned(),
-        Suitability::Faulty(why) | Suitability::Unsuitable(why) => format!("no: {why}"),
+        Suitability::Faulty(why) | Suitability::Unsuitable(why) | Suitability::InPod(why) => {
+            format!("no: {why}")
+        }
     }
 }
 
@@ -151,7 +159,7 @@ fn users(users: &[User]) -> String {
     let mut pods = 0;
     for user in users {
         match user {
-            User::Attachment { .. } => pods += 1,
+            User::Attachment(_) => pods += 1,
             User::Link { name } => named.push(name.clone()),
         }
     }
@@ -207,14 +215,6 @@ fn version(port: &PortFacts, gid: &Gid) -> Option<String> {
 
 fn advised(advice: &Advice) -> Option<String> {
     let first = advice.masters.first()?;
-    let named = |master: &super::advice::Master| {
-        let rate = master
-            .rate_mbps
-            .map(|rate| format!(", {}", gbits(rate)))
-            .unwrap_or_default();
-        format!("{} ({}{rate})", master.name, master.port)
-    };
-    let masters: Vec<String> = advice.masters.iter().map(named).collect();
     let mut text = format!(
         "USE   \"mode\": \"{}\", \"master\": \"{}\"",
         first.mode, first.name
@@ -222,26 +222,78 @@ fn advised(advice: &Advice) -> Option<String> {
     if let Some(describe) = &advice.describe {
         let _ = write!(text, "  or, the same on every node:  \"master\": {describe}");
     }
-    let why = match masters.len() {
-        1 => "the only link that is up and not used by the node itself: ".to_owned(),
-        n => {
-            format!("{n} links are up and not used by the node itself; the selector spreads pods over them: ")
-        }
-    };
-    let devices: Vec<String> = advice
+    let (left_out, taken): (Vec<&Master>, Vec<&Master>) = advice
         .masters
         .iter()
-        .map(|master| master.port.replace('/', ":"))
+        .partition(|master| master.left_out.is_some());
+    let hcas: Vec<String> = taken.iter().flat_map(|master| master.hcas.clone()).collect();
+    let _ = writeln!(text, "\n      RDMA programs: {}", nccl_ib_hca(&hcas));
+    let mut line = |sentence: String| {
+        let _ = writeln!(text, "      {}", wrapped(&sentence, 6, WIDTH));
+    };
+    line(format!(
+        "{}: {}",
+        chosen(first, taken.len(), left_out.len()),
+        named(&taken)
+    ));
+    if !left_out.is_empty() {
+        let why = |master: &&Master| {
+            let why = master.left_out.as_deref().unwrap_or_default();
+            format!("{} {why}", name_of(master))
+        };
+        let all: Vec<String> = left_out.iter().map(why).collect();
+        line(format!("left out: {}", all.join(", ")));
+    }
+    let with_address = |master: &&Master| {
+        let addresses: Vec<String> = master.addresses.iter().map(ToString::to_string).collect();
+        (!addresses.is_empty()).then(|| format!("{} ({})", master.name, addresses.join(", ")))
+    };
+    let addressed: Vec<String> = advice
+        .masters
+        .iter()
+        .filter_map(|master| with_address(&master))
         .collect();
-    // Programs match a plain name as a prefix, so mlx5_1 would match mlx5_10 as well. The second `=` asks for exact
-    // names.
-    let _ = write!(text, "\n      RDMA programs: NCCL_IB_HCA=={}", devices.join(","));
-    let _ = writeln!(
-        text,
-        "\n      {}",
-        wrapped(&format!("{why}{}", masters.join(", ")), 6, WIDTH)
-    );
+    if !addressed.is_empty() {
+        line(format!(
+            "the node itself has an address on {}",
+            addressed.join(", ")
+        ));
+    }
     Some(text)
+}
+
+/// `ib0 (mlx5_0/1, 200 Gb/s)`.
+fn name_of(master: &Master) -> String {
+    let rate = master.rate_mbps.map(gbits);
+    let rate = rate.map(|rate| format!(", {rate}")).unwrap_or_default();
+    format!("{} ({}{rate})", master.name, master.port)
+}
+
+fn named(masters: &[&Master]) -> String {
+    let all: Vec<String> = masters.iter().map(|master| name_of(master)).collect();
+    all.join(", ")
+}
+
+/// Which links the selector takes, with everything that was checked about them (`cni_ipoib::select`).
+fn chosen(first: &Master, taken: usize, left_out: usize) -> String {
+    let (layer, one, several) = if first.mode == "ipoib" {
+        (
+            "InfiniBand",
+            "is up and is no port of a bond",
+            "are up and are no ports of a bond",
+        )
+    } else {
+        (
+            "Ethernet",
+            "is up, is no port of a bond or bridge, and has no default route of the node",
+            "are up, are no ports of a bond or bridge, and have no default route of the node",
+        )
+    };
+    match (taken, taken + left_out) {
+        (1, 1) => format!("the only {layer} link that {one}"),
+        (n, all) if n == all => format!("the selector spreads pods over {n} {layer} links that {several}"),
+        (_, all) => format!("the selector takes the fastest of {all} {layer} links that {several}"),
+    }
 }
 
 /// The JSON document.
@@ -251,6 +303,7 @@ pub fn json(facts: &NodeFacts, advice: &Advice, findings: &[Finding]) -> Value {
         "node": facts.name,
         "rdmaNetns": facts.shared.map(|shared| if shared { "shared" } else { "exclusive" }),
         "ports": facts.ports.iter().map(|port| json_port(facts, port)).collect::<Vec<_>>(),
+        "devicesInPods": facts.hidden.iter().map(json_hidden).collect::<Vec<_>>(),
         "bonds": facts.bonds,
         "use": advice,
         "findings": findings,
@@ -260,9 +313,10 @@ pub fn json(facts: &NodeFacts, advice: &Advice, findings: &[Finding]) -> Value {
 fn json_port(facts: &NodeFacts, port: &PortFacts) -> Value {
     let (usable, why) = match suitability(facts, port) {
         Suitability::Usable => (true, None),
-        Suitability::Reserved(why) | Suitability::Faulty(why) | Suitability::Unsuitable(why) => {
-            (false, Some(why))
-        }
+        Suitability::Reserved(why)
+        | Suitability::Faulty(why)
+        | Suitability::Unsuitable(why)
+        | Suitability::InPod(why) => (false, Some(why)),
     };
     let gid = |gid: &Gid| {
         json!({
@@ -284,5 +338,17 @@ fn json_port(facts: &NodeFacts, port: &PortFacts) -> Value {
         "netdev": port.netdev, "bond": port.bond, "children": port.way.map(|way| way.to_string()), "numaNode": port.numa_node,
         "usedBy": port.users,
         "forPods": { "usable": usable, "why": why },
+    })
+}
+
+fn json_hidden(in_pod: &InPod) -> Value {
+    let device = in_pod.grant.as_ref().map(|grant| &grant.device);
+    json!({
+        "hca": device.map(|device| &device.name),
+        "port": in_pod.grant.as_ref().map(|grant| grant.port),
+        "nodeGUID": device.map(|device| device.node_guid.to_string()),
+        "pciAddress": device.and_then(|device| device.pci).map(|pci| pci.to_string()),
+        "netdev": in_pod.link.as_ref().map(|link| &link.name),
+        "usedBy": [User::Attachment(in_pod.attached.clone())],
     })
 }

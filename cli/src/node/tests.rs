@@ -2,6 +2,10 @@
 //! Real nodes, rebuilt in the layout of the mlx5 driver from their owners' published output (`ibstat`, `ibdev2netdev`).
 //! The A100 node is the same as in the tests of `cni-ipoib` that choose a master.
 
+mod advice;
+mod findings;
+mod fixture;
+mod in_pods;
 mod recording;
 
 use crate::args::Args;
@@ -112,7 +116,13 @@ fn the_report_of_the_v100_node_names_both_ports_as_usable() {
         .map(|m| &m["name"])
         .collect();
     assert_eq!(masters, ["ibp59s0f0", "ibp59s0f1"]);
-    assert!(answer.text.contains("2 links are up"), "{}", answer.text);
+    assert!(
+        answer
+            .text
+            .contains("2 InfiniBand links that are up and are no ports of a bond"),
+        "{}",
+        answer.text
+    );
     assert!(answer.text.contains("namespaces share the RDMA devices"));
 }
 
@@ -194,7 +204,7 @@ fn a_fault_of_a_port_is_reported_for_that_port() {
     fault(
         &[("ports/1/sm_lid = 0x1", Some("ports/1/sm_lid = 0x0"))],
         "warn",
-        "its subnet manager is gone",
+        "is Active and has no address of a subnet manager (SM LID 0)",
     );
     fault(
         &[("pkeys/0 = 0xffff", Some("pkeys/0 = 0x7fff"))],
@@ -251,6 +261,10 @@ fn a_bond_of_infiniband_ports_is_reported_with_its_active_port() {
                 "\"ifname\": \"ibp59s0f1\",",
                 Some("\"ifname\": \"ibp59s0f1\", \"master\": \"bond0\","),
             ),
+            (
+                "class/net/lo/ifindex = 1",
+                Some("class/net/bond0/bonding/arp_interval = 0"),
+            ),
         ],
     );
     assert_eq!(
@@ -259,7 +273,9 @@ fn a_bond_of_infiniband_ports_is_reported_with_its_active_port() {
     );
     assert_eq!(
         findings(&answer, "fail"),
-        ["bond0: does not monitor the carrier of its ports (miimon 0), so it never fails over"]
+        [
+            "bond0: monitors its ports neither by carrier (miimon 0) nor by ARP (arp_interval 0), so it does not fail over"
+        ]
     );
     assert!(findings(&answer, "info")[0].contains("carries IP only, over ibp59s0f1"));
 }

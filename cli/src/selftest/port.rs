@@ -4,7 +4,7 @@
 //! Invariant: a port is chosen only if it carries traffic and neither the node nor a pod uses it.
 
 use super::uses::Uses;
-use crate::node::collect::{NodeFacts, PortFacts};
+use crate::node::facts::{NodeFacts, PortFacts};
 use crate::output::CommandError;
 use cni_ipoib::plan::Way;
 use cni_ipoib::select::{Aside, Candidate};

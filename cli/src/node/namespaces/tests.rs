@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
 use crate::leases;
-use crate::node::collect::{LiveFacts, NodeFacts};
+use crate::node::facts::{LiveFacts, NodeFacts};
 use crate::node::{advice, check};
 use common::cni::dispatch::{Call, Plugin};
 use common::cni::{Args, Attachment, Conf};
@@ -67,15 +67,11 @@ fn said(path: &str) -> String {
     };
     let facts = NodeFacts {
         name: "node-1".to_owned(),
-        shared: None,
-        ports: Vec::new(),
-        candidates: Vec::new(),
-        bonds: Vec::new(),
-        missing_modules: Vec::new(),
         live: Some(LiveFacts {
             empty_namespaces: vec![namespace],
             ..LiveFacts::default()
         }),
+        ..NodeFacts::default()
     };
     let findings = check::findings(&facts, &advice::advise(&facts));
     let one = findings.into_iter().find(|finding| finding.subject == path);

@@ -26,11 +26,8 @@ fn node(candidates: Vec<Candidate>) -> NodeFacts {
     NodeFacts {
         name: "node".to_owned(),
         shared: Some(true),
-        ports: Vec::new(),
         candidates,
-        bonds: Vec::new(),
-        missing_modules: Vec::new(),
-        live: None,
+        ..NodeFacts::default()
     }
 }
 

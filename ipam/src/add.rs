@@ -19,6 +19,7 @@ pub(crate) fn add(node: &Node, call: &Call, owner: &Attachment, netns: &Path) ->
             .map(|result| for_main_plugin(result, config.probes));
     }
     config.log_notes();
+    let locked = locked.among(config.space, &config.sets)?;
     let prober = config.probes.then_some(Prober {
         pod: sandbox.pod.as_deref(),
     });
@@ -30,7 +31,10 @@ pub(crate) fn add(node: &Node, call: &Call, owner: &Attachment, netns: &Path) ->
         dns: config.dns,
         ..CniResult::default()
     };
-    let lease = locked.draft(owner, sandbox, result)?;
+    let lease = Lease {
+        space: config.space,
+        ..locked.draft(owner, sandbox, result)?
+    };
     locked.commit(&lease)?;
     for allocation in allocations.iter().filter(|allocation| allocation.in_turn) {
         locked.remember(&allocation.range, allocation.ip);

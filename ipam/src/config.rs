@@ -13,6 +13,7 @@ mod raw;
 mod requests;
 mod resolv;
 mod shape;
+mod space;
 
 use crate::pool::{POOLS, PoolName};
 use crate::range::Range;
@@ -26,6 +27,7 @@ use std::time::Duration;
 
 pub use pools::{PoolConfig, PoolPlace};
 pub use requests::{Request, Requests};
+pub use space::Space;
 
 /// The default `dataDir`, which holds the leases.
 pub const DATA_DIR: &str = "/var/lib/cni/rdma-ipam";
@@ -39,8 +41,8 @@ pub const COOLDOWN: Duration = Duration::from_secs(30);
 pub struct Place {
     /// The name of the network configuration, to which attachments belong.
     pub name: String,
-    /// `ipam.network_name`, or `name`. Every address is unique within it. Several configurations may share
-    /// it.
+    /// `ipam.network_name`, or `name`. Every address is unique within it, and in a [`Space`] beyond it. Several
+    /// configurations may share it.
     pub network: String,
     /// The directory of its leases: `dataDir` and the network's name.
     pub dir: PathBuf,
@@ -55,6 +57,8 @@ pub struct Place {
 pub struct Config {
     /// The network and its store.
     pub place: Place,
+    /// Among which networks its addresses are unique.
+    pub space: Space,
     /// One address is allocated from each set. The ranges of a set are tried in order.
     pub sets: Vec<Vec<Range>>,
     /// Copied to the result.
@@ -177,6 +181,7 @@ impl Config {
         ignore(&ipam, &place);
         Ok(Self {
             place,
+            space: Space::of(&ipam),
             sets,
             dns: resolv::dns(&ipam)?,
             routes: routes(ipam.routes.unwrap_or_default())?,
@@ -262,13 +267,6 @@ fn refuse_what_would_change(ipam: &RawIpam) -> Result<(), Error> {
             "it promises addresses that are unique in the cluster, and ranges are unique on one node only; name an IPPool by ipam.pool (`rdmanet import whereabouts` makes one), or set \"perNode\": true if each node has ranges of its own",
         );
     }
-    if ipam.enable_overlapping_ranges == Some(true) && ipam.network_name.is_none() {
-        return refuse(
-            "enable_overlapping_ranges",
-            &true.into(),
-            "addresses are unique within a network; give networks that share addresses one network_name",
-        );
-    }
     Ok(())
 }
 
@@ -279,7 +277,7 @@ fn tell_of_one_node(ipam: &RawIpam, call: &Call, notes: &mut Vec<String>) {
     let in_a_pod = call.args.get("K8S_POD_NAME").is_some();
     if theirs && in_a_pod && ipam.per_node != Some(true) {
         notes.push(
-            "addresses of ipam.range are unique on this node only; name an IPPool by ipam.pool, or set \"perNode\": true if each node has a range of its own"
+            "addresses of ipam.range are not unique in the cluster; name an IPPool by ipam.pool, or set \"perNode\": true if each node has a range of its own"
                 .to_owned(),
         );
     }

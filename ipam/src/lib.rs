@@ -5,7 +5,8 @@
 //! stdin -> config (valid Config) -> allocator (decides) -> store (takes effect) -> stdout
 //! ```
 //!
-//! Invariant: an address belongs to at most one attachment of a network. An ADD that fails leaves nothing.
+//! Invariant: an address belongs to at most one attachment of a network, or of several networks if their
+//! configuration promises that ([`config::Space`]). An ADD that fails leaves nothing.
 //! The plugin never opens the container's namespace.
 //!
 //! Floors: a module imports only modules of lower floors (`tests/floors`).

@@ -18,7 +18,7 @@ pub(crate) fn status(node: &Node, call: &Call) -> Result<(), Error> {
 
 fn ready(node: &Node, config: &Config) -> Result<(), Error> {
     let store = Store::new(&config.place, node)?;
-    let locked = store.enter()?;
+    let locked = store.enter()?.among(config.space, &config.sets)?;
     locked.require_writable()?;
     let prober = config.probes.then_some(Prober { pod: None });
     allocate(&config.sets, &Requests::default(), &locked, prober)

@@ -2,6 +2,7 @@
 //! The leases of one network on one node, as files that an administrator can read (docs/store.md).
 //!
 //! ```text
+//! <dataDir>/.lock                        held while an address is allocated that other networks must not have
 //! <dataDir>/<network>/lock               held by the working process (flock(2))
 //!                     cursors/<range>    the address that the range gave last
 //!                     boot-<boot id>/leases/<container id>@<ifname>   a lease; a file becomes a lease by this name
@@ -13,7 +14,8 @@
 //!
 //! Invariants, at whatever instruction a process dies:
 //! - Two leases never hold one address: its file in `addresses/` is created before the lease, and removed
-//!   after it.
+//!   after it. Of two networks that must not share an address, one at a time looks for a free address and makes
+//!   its lease (`siblings.rs`).
 //! - A lease takes effect by one rename (`adding` to `leases/…`) and ends by one (`leases/…` to `removing`).
 //!   The next process that takes the lock undoes `adding` and finishes `removing`.
 //! - Leases of an earlier boot are void: their namespaces ended with their kernel. So nothing needs to
@@ -31,6 +33,7 @@ mod pending;
 mod pool;
 mod query;
 mod sandbox;
+mod siblings;
 mod used;
 
 use crate::clock::Clock;
@@ -41,6 +44,7 @@ use common::lock::current;
 pub(crate) use error::is_nowhere;
 use error::{corrupt, failed};
 use lock::Lock;
+use siblings::Siblings;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::ErrorKind;
 use std::net::IpAddr;
@@ -86,6 +90,8 @@ pub struct Store<'n> {
 pub struct Locked<'s> {
     store: &'s Store<'s>,
     cooldown: Duration,
+    /// The other networks that may have an address of this one; `None` if each keeps its own.
+    siblings: Option<Siblings>,
     _lock: Lock,
 }
 
@@ -132,7 +138,8 @@ impl<'n> Store<'n> {
         let locked = Locked {
             store: self,
             cooldown: self.cooldown,
-            _lock: self.lock(true)?.ok_or_else(|| self.vanishing())?,
+            siblings: None,
+            _lock: self.lock_made(&self.lock_path())?,
         };
         if self.identity(&self.boot)?.is_none() {
             self.begin_boot()?;
@@ -168,12 +175,13 @@ impl<'n> Store<'n> {
             }
             Err(e) => return Err(failed("look at", &self.boot, &e)),
         }
-        let Some(lock) = self.lock(false)? else {
+        let Some(lock) = self.lock(&self.lock_path(), false)? else {
             return Ok(None);
         };
         let locked = Locked {
             store: self,
             cooldown: self.cooldown,
+            siblings: None,
             _lock: lock,
         };
         locked.recover()?;
@@ -223,15 +231,23 @@ impl<'n> Store<'n> {
         self.node.disk.identity(&self.lease_path(owner)).is_ok()
     }
 
-    fn lock(&self, make: bool) -> Result<Option<Lock>, Error> {
-        let path = self.network.join("lock");
+    fn lock_path(&self) -> PathBuf {
+        self.network.join("lock")
+    }
+
+    /// Takes the lock on the file `path`, and creates the file if necessary.
+    fn lock_made(&self, path: &Path) -> Result<Lock, Error> {
+        self.lock(path, true)?.ok_or_else(|| self.vanishing())
+    }
+
+    fn lock(&self, path: &Path, make: bool) -> Result<Option<Lock>, Error> {
         for _ in 0..LOCK_ATTEMPTS {
-            let Some(file) = self.open_lock(&path, make)? else {
+            let Some(file) = self.open_lock(path, make)? else {
                 return Ok(None);
             };
-            let probe = file.try_clone().map_err(|e| failed("lock", &path, &e))?;
-            let lock = Lock::take(file, &path, self.node.lock_wait)?;
-            let locked = current(&probe, &path).map_err(|e| failed("look at", &path, &e))?;
+            let probe = file.try_clone().map_err(|e| failed("lock", path, &e))?;
+            let lock = Lock::take(file, path, self.node.lock_wait)?;
+            let locked = current(&probe, path).map_err(|e| failed("look at", path, &e))?;
             if let Some(locked) = locked {
                 self.close_to_others(&probe, &locked);
                 return Ok(Some(lock));

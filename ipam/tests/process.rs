@@ -108,6 +108,24 @@ fn fifty_concurrent_adds_get_fifty_addresses() {
     assert_eq!(given.len(), 100, "{given:?}");
 }
 
+#[test]
+fn concurrent_adds_of_networks_that_share_a_range_get_different_addresses() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut conf = conf(dir.path(), &json!({"range": "10.0.0.0/24", "perNode": true}));
+    let children: Vec<Child> = (0..60)
+        .map(|i| {
+            conf["name"] = json!(format!("net-{}", i % 6));
+            start(Command::new(BINARY), "ADD", &format!("pod-{i}"), &conf)
+        })
+        .collect();
+    let outputs: Vec<Output> = children
+        .into_iter()
+        .map(|child| child.wait_with_output().unwrap())
+        .collect();
+    let given: BTreeSet<String> = outputs.iter().flat_map(addresses).collect();
+    assert_eq!(given.len(), 60, "{given:?}");
+}
+
 /// How long one ADD of this build takes here, in microseconds.
 fn usual_time(conf: &Value) -> u64 {
     let mut times: Vec<Duration> = (0..11)

@@ -4,6 +4,7 @@
 use super::error::{failed, is_full, is_nowhere};
 use super::lease::{Lease, after, date, end_line, ended, move_line};
 use super::{Locked, Sandbox, Store};
+use crate::config::Space;
 use crate::pool::BlockState;
 use crate::range::Range;
 use common::cni::{Attachment, Code, Error};
@@ -329,6 +330,7 @@ impl Locked<'_> {
             network: self.store.name.clone(),
             sandbox,
             api: Vec::new(),
+            space: Space::default(),
             since: date(clock.now()),
             since_boot: clock.since_boot()?,
             result,

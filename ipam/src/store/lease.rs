@@ -13,6 +13,7 @@
 //! and is skipped. The next append starts a new line.
 
 use super::sandbox::{NetnsFile, Sandbox};
+use crate::config::Space;
 use common::cni::{Attachment, CniResult, ContainerId, IfName, Version};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -31,6 +32,8 @@ pub struct Lease {
     pub sandbox: Sandbox,
     /// The addresses that are also objects of the cluster (`IPAddress`).
     pub api: Vec<IpAddr>,
+    /// Among which networks of the node its addresses are unique.
+    pub space: Space,
     /// When it was made, for people.
     pub since: String,
     /// When ADD made it or last moved it to another namespace, on the kernel's clock.
@@ -52,6 +55,8 @@ struct Line {
     netns: Option<NetnsFile>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     api: Vec<IpAddr>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    space: Option<Space>,
     since: String,
     boottime_ms: u64,
     result: Value,
@@ -120,6 +125,7 @@ impl Lease {
             uid: self.sandbox.uid.clone(),
             netns: self.sandbox.netns.clone(),
             api: self.api.clone(),
+            space: Some(self.space).filter(|space| *space != Space::default()),
             since: self.since.clone(),
             boottime_ms: rounded_up(self.since_boot),
             result: self.result.to_json(Version::LATEST),
@@ -160,6 +166,7 @@ impl Lease {
                 netns: line.netns,
             },
             api: line.api,
+            space: line.space.unwrap_or_default(),
             since: line.since,
             since_boot: Duration::from_millis(line.boottime_ms),
             result: CniResult::from_json(&line.result).map_err(|e| e.msg)?,

@@ -6,7 +6,7 @@ use super::lease::{Lease, ended};
 use super::{Locked, Store};
 use crate::allocator::{Occupancy, Occupied, Resting, State};
 use crate::interval::IntervalSet;
-use crate::range::{Family, Range, single};
+use crate::range::{Family, Range, bits, single};
 use common::cni::{Attachment, Code, ContainerId, Error, IfName};
 use std::collections::HashSet;
 use std::io::ErrorKind;
@@ -21,6 +21,9 @@ impl Occupancy for Locked<'_> {
                 return Ok(State::Taken);
             }
         }
+        if self.sibling(ip).is_some() {
+            return Ok(State::Taken);
+        }
         Ok(self.rest_of(ip).map_or(State::Free, State::Resting))
     }
 
@@ -28,20 +31,31 @@ impl Occupancy for Locked<'_> {
         let foreign = |path: &Path, what: &str| {
             format!("{}, {what}; remove it if the address is unused", path.display())
         };
+        let lease_or_foreign = |path: &Path, lease: Option<Lease>| {
+            lease.map_or_else(|| foreign(path, "which is no lease"), |lease| lease.describe())
+        };
         let path = self.store.address_path(ip);
-        match self.store.node.disk.read(&path) {
-            Ok(content) => Lease::from_file(&content)
-                .map_or_else(|_| foreign(&path, "which is no lease"), |lease| lease.describe()),
-            Err(_) => foreign(&self.host_local_path(ip), "a lease of host-local"),
+        match (self.store.node.disk.read(&path), self.sibling(ip)) {
+            (Ok(content), _) => lease_or_foreign(&path, Lease::from_file(&content).ok()),
+            (Err(_), Some(holder)) => lease_or_foreign(&holder.path, holder.lease),
+            (Err(_), None) => foreign(&self.host_local_path(ip), "a lease of host-local"),
         }
     }
 
     fn occupied(&self, family: Family) -> Result<Occupied, Error> {
         let of_family = |ip: &IpAddr| Family::of(*ip) == family;
-        let taken = self
+        let own = self
             .addresses()?
             .into_iter()
             .chain(self.named_addresses(&self.store.network)?);
+        let mut taken: IntervalSet = own.filter(of_family).map(single).collect();
+        let others = self.siblings_addresses(family, |ip| taken.contains(bits(ip)))?;
+        taken = taken
+            .intervals()
+            .iter()
+            .copied()
+            .chain(others.into_iter().map(single))
+            .collect();
         let resting = self.named_addresses(&self.store.boot.join("resting"))?;
         let resting: Vec<(IpAddr, Duration)> = resting
             .into_iter()
@@ -49,7 +63,7 @@ impl Occupancy for Locked<'_> {
             .filter_map(|ip| Some((ip, self.rest_of(ip)?)))
             .collect();
         Ok(Occupied {
-            taken: taken.filter(of_family).map(single).collect(),
+            taken,
             next: resting.iter().map(|(_, rest)| *rest).min().unwrap_or_default(),
             resting: resting
                 .into_iter()

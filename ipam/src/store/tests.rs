@@ -6,6 +6,7 @@ mod faults;
 mod model;
 mod moved;
 mod pool;
+mod spaces;
 mod time;
 mod unreachable;
 mod verbs;

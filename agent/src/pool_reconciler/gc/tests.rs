@@ -94,6 +94,7 @@ fn lease(pod: Option<&str>, container: &str, ifname: &str, since: u64) -> Stored
                 ..Sandbox::default()
             },
             api: Vec::new(),
+            space: ipam::config::Space::default(),
             since: String::new(),
             since_boot: Duration::from_secs(since),
             result: CniResult::default(),

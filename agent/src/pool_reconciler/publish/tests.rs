@@ -3,6 +3,7 @@
 
 use super::*;
 use common::cni::{CniResult, ContainerId, IfName};
+use ipam::config::Space;
 use ipam::store::Sandbox;
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ fn lease(inode: u64, api: Vec<IpAddr>) -> StoredLease {
             network: "rail0".to_owned(),
             sandbox: Sandbox::default(),
             api,
+            space: Space::default(),
             since: String::new(),
             since_boot: Duration::ZERO,
             result: CniResult::default(),

@@ -207,10 +207,6 @@ fn keys_that_would_change_the_allocation_are_refused_not_ignored() {
             json!({"range": "10.0.0.0/24", "configuration_path": "/etc/w.conf"}),
             "ipam.configuration_path (value \"/etc/w.conf\")",
         ),
-        (
-            json!({"range": "10.0.0.0/24", "enable_overlapping_ranges": true}),
-            "one network_name",
-        ),
     ];
     for (ipam, expected) in cases {
         let error = read(&ipam).expect_err(&ipam.to_string());

@@ -204,7 +204,7 @@ fn addresses_unique_on_one_node_only_are_noted() {
         "K8S_POD_NAMESPACE=ns;K8S_POD_NAME=a",
         json!({"range": "10.0.0.0/24"}),
     );
-    assert!(notes(&theirs, pod)[0].contains("unique on this node only"));
+    assert!(notes(&theirs, pod)[0].contains("not unique in the cluster"));
     assert!(notes(&theirs, "").is_empty());
     assert!(notes(&json!({"range": "10.0.0.0/24", "perNode": true}), pod).is_empty());
     assert!(notes(&json!({"subnet": "10.0.0.0/24"}), pod).is_empty());

@@ -5,6 +5,7 @@ use crate::config::Place;
 use crate::store::{Node, Store};
 use common::cni::dispatch::Call;
 use common::cni::{Attachment, Error};
+use std::net::IpAddr;
 
 pub(crate) fn del(node: &Node, call: &Call, owner: &Attachment) -> Result<(), Error> {
     let place = match Place::read(&call.conf) {
@@ -18,7 +19,14 @@ pub(crate) fn del(node: &Node, call: &Call, owner: &Attachment) -> Result<(), Er
     let store = Store::new(&place, node)?;
     if let Some(locked) = store.enter_for(owner)? {
         let found = locked.release(owner)?.is_some();
+        locked.release_unleased(owner, &reported(call))?;
         tracing::debug!(network = place.network, attachment = %owner, found, "released the lease of an attachment");
     }
     Ok(())
+}
+
+/// The addresses that ADD reported, if the runtime sends its result.
+pub(crate) fn reported(call: &Call) -> Vec<IpAddr> {
+    let result = call.conf.prev_result().ok().flatten().unwrap_or_default();
+    result.ips.iter().map(|ip| ip.address.ip()).collect()
 }

@@ -115,7 +115,7 @@ impl<D: Disk, C: Clock> Plugin for RdmaIpam<D, C> {
     fn del(&self, call: &Call, attachment: &Attachment, _netns: Option<&Path>) -> Result<(), Error> {
         let node = self.node();
         match self.pools(&node, call) {
-            Ok(Some(pools)) => pool_mode::del(&pools, attachment),
+            Ok(Some(pools)) => pool_mode::del(&pools, call, attachment),
             Ok(None) => del::del(&node, call, attachment),
             // ADD refuses such a place, so nothing exists. An error would keep the pod from being deleted.
             Err(error) => {

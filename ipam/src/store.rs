@@ -17,7 +17,8 @@
 //!   after it. Of two networks that must not share an address, one at a time looks for a free address and makes
 //!   its lease (`siblings.rs`).
 //! - A lease takes effect by one rename (`adding` to `leases/…`) and ends by one (`leases/…` to `removing`).
-//!   The next process that takes the lock undoes `adding` and finishes `removing`.
+//!   The next process that takes the lock undoes `adding` and finishes `removing`. If the disk is too full for
+//!   the second rename, the lease ends with the removal of its name in `leases/`.
 //! - Leases of an earlier boot are void: their namespaces ended with their kernel. So nothing needs to
 //!   survive a power loss, nothing is synced, and what a power loss damages is never read again. A different
 //!   boot id alone does not prove another kernel: leases whose namespaces still exist stay (`boots.rs`).

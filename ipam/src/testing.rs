@@ -88,8 +88,12 @@ pub(crate) enum Fault {
         at: usize,
         torn: bool,
     },
-    /// The disk is full.
+    /// The disk is full: what may need space fails, and so does a rename, as on ZFS and Btrfs.
     Full,
+    /// The disk is full, and the process dies at the change with this number.
+    DieFull {
+        at: usize,
+    },
     /// The disk is read-only.
     ReadOnly,
 }
@@ -109,7 +113,7 @@ pub(crate) struct FaultyDisk {
 
 impl FaultyDisk {
     fn dead(&self) -> bool {
-        matches!(self.fault.get(), Fault::Die { at, .. } if self.changes.get() > at)
+        matches!(self.fault.get(), Fault::Die { at, .. } | Fault::DieFull { at } if self.changes.get() > at)
     }
 
     fn look<T>(&self, look: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
@@ -139,7 +143,10 @@ impl FaultyDisk {
                 }
                 Err(io::Error::other("the process is dead"))
             }
-            Fault::Full if grows => Err(io::Error::from_raw_os_error(nix::libc::ENOSPC)),
+            Fault::DieFull { at } if at <= number => Err(io::Error::other("the process is dead")),
+            Fault::Full | Fault::DieFull { .. } if grows => {
+                Err(io::Error::from_raw_os_error(nix::libc::ENOSPC))
+            }
             Fault::ReadOnly => Err(io::Error::from_raw_os_error(nix::libc::EROFS)),
             _ => whole(),
         }
@@ -191,7 +198,7 @@ impl Disk for FaultyDisk {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.change(false, || NodeDisk.rename(from, to), || ())
+        self.change(true, || NodeDisk.rename(from, to), || ())
     }
 
     fn unlink(&self, path: &Path) -> io::Result<()> {
@@ -315,7 +322,9 @@ impl Fixture {
     /// Whether the fault's change has been reached.
     pub(crate) fn fault_was_met(&self) -> bool {
         match self.plugin.disk.fault.get() {
-            Fault::Fail { at, .. } | Fault::Die { at, .. } => self.plugin.disk.changes.get() > at,
+            Fault::Fail { at, .. } | Fault::Die { at, .. } | Fault::DieFull { at } => {
+                self.plugin.disk.changes.get() > at
+            }
             _ => true,
         }
     }
@@ -385,6 +394,13 @@ impl Fixture {
 
     pub(crate) fn del(&self, id: &str) -> Result<(), Error> {
         self.plugin.del(&self.call(&json!({})), &attachment(id), None)
+    }
+
+    /// DEL with the result of ADD, as a runtime calls it.
+    pub(crate) fn del_after(&self, id: &str, added: &CniResult) -> Result<(), Error> {
+        let previous = added.to_json(common::cni::Version::LATEST);
+        let call = self.call(&json!({ "prevResult": previous }));
+        self.plugin.del(&call, &attachment(id), None)
     }
 
     pub(crate) fn check(&self, id: &str, previous: &CniResult) -> Result<(), Error> {

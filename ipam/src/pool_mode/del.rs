@@ -4,20 +4,24 @@
 
 use super::Pools;
 use crate::agent::{AskedBy, Pod, Request, Verb};
+use crate::del::reported;
 use crate::pool::PoolName;
+use common::cni::dispatch::Call;
 use common::cni::{Attachment, Error};
+use std::net::IpAddr;
 
-pub(crate) fn del(pools: &Pools, owner: &Attachment) -> Result<(), Error> {
+pub(crate) fn del(pools: &Pools, call: &Call, owner: &Attachment) -> Result<(), Error> {
+    let reported = reported(call);
     let mut first_error = None;
     for name in pools.all()? {
-        if let Err(error) = release(pools, &name, owner) {
+        if let Err(error) = release(pools, &name, owner, &reported) {
             first_error.get_or_insert(super::of_pool(&name, error));
         }
     }
     first_error.map_or(Ok(()), Err)
 }
 
-fn release(pools: &Pools, name: &PoolName, owner: &Attachment) -> Result<(), Error> {
+fn release(pools: &Pools, name: &PoolName, owner: &Attachment, reported: &[IpAddr]) -> Result<(), Error> {
     let store = pools.store(name)?;
     // A pool without anything of the attachment is skipped without waiting for its lock. Not so a pool of the
     // configuration: an ADD that was killed may have left an unfinished lease there.
@@ -30,6 +34,7 @@ fn release(pools: &Pools, name: &PoolName, owner: &Attachment) -> Result<(), Err
     };
     let asking = locked.is_asking(owner);
     let released = locked.release(owner)?;
+    locked.release_unleased(owner, reported)?;
     if asking {
         locked.end_asking(owner)?;
     }

@@ -131,10 +131,47 @@ impl Locked<'_> {
             Err(e) if is_nowhere(&e) => return Ok(None),
             Err(e) => return Err(failed("look at", &path, &e)),
         }
-        node.disk
-            .rename(&path, &removing)
-            .map_err(|e| failed("remove the lease", &path, &e))?;
-        self.finish_removing().map(Some)
+        if full_is_false(node.disk.rename(&path, &removing), "remove the lease", &path)? {
+            return self.finish_removing().map(Some);
+        }
+        self.unlink_lease(&path).map(Some)
+    }
+
+    /// Ends the lease in `path` without a rename, which ZFS (`zfs_rename`) and Btrfs (`btrfs_rename`) refuse on a
+    /// full disk. They have room for unlink(2) (`dmu_tx_mark_netfree`,
+    /// `btrfs_start_transaction_fallback_global_rsv`). The addresses do not rest. Returns those that are left to
+    /// the agent, which finds their objects without a lease.
+    ///
+    /// The lease ends first. If the process dies after that, its addresses stay taken until
+    /// [`Locked::release_unleased`] or [`Locked::release_ownerless`].
+    fn unlink_lease(&self, path: &Path) -> Result<Vec<IpAddr>, Error> {
+        let lease = self.store.lease_in(path);
+        let mut ips = self.links_of(path)?.unwrap_or_default();
+        self.remove(path)?;
+        if let Some(lease) = &lease {
+            let copies = lease.addresses();
+            ips.extend(copies.filter(|ip| self.is_copy(&self.store.address_path(*ip), lease)));
+        }
+        for ip in ips {
+            self.remove(&self.store.address_path(ip))?;
+        }
+        Ok(lease.map(|lease| self.objects_of(&lease)).unwrap_or_default())
+    }
+
+    /// Releases those of `ips` that a lease of `owner` held whose DEL died on a full disk. `owner` has no lease
+    /// any more.
+    ///
+    /// # Errors
+    /// [`Code::IO`].
+    pub(crate) fn release_unleased(&self, owner: &Attachment, ips: &[IpAddr]) -> Result<(), Error> {
+        for ip in ips {
+            let path = self.store.address_path(*ip);
+            let lease = self.store.lease_in(&path).filter(|lease| lease.owner == *owner);
+            if lease.is_some_and(|lease| self.is_copy(&path, &lease)) {
+                self.remove(&path)?;
+            }
+        }
+        Ok(())
     }
 
     /// Undoes an ADD and finishes a DEL whose process died.
@@ -261,8 +298,8 @@ impl Locked<'_> {
         Ok(Some(candidates.into_iter().filter(is_leased).collect()))
     }
 
-    /// Whether `path` is a copy of `lease`, as after a move of the store without its hard links. If the owner
-    /// has a lease, the file belongs to that lease.
+    /// Whether `path` is a copy of `lease`, as after a move of the store without its hard links, or after a DEL
+    /// that died on a full disk. If the owner has a lease, the file belongs to that lease.
     fn is_copy(&self, path: &Path, lease: &Lease) -> bool {
         let copy = self.store.lease_in(path);
         let own = || self.store.identity(&self.store.lease_path(&lease.owner));

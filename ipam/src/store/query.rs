@@ -144,7 +144,7 @@ impl Locked<'_> {
     }
 
     /// Removes the addresses of leases that have no file in `leases/`, unless `valid` has their owners.
-    /// Returns the errors. Only an administrator can cause that state.
+    /// Returns the errors. An administrator causes that state, or a DEL that died on a full disk.
     ///
     /// # Errors
     /// `IO` if the directory cannot be listed.

@@ -32,6 +32,21 @@ fn faults() -> Vec<fn(usize) -> Fault> {
 }
 
 #[test]
+fn del_killed_at_any_step_on_a_full_disk_is_finished_by_the_next_del() {
+    for at in 0..6 {
+        let fixture = fixture(&pool("rail0", &["10.0.0.32/30"]));
+        let added = fixture.try_add("a").unwrap();
+        fixture.fault(Fault::DieFull { at });
+        // The result does not matter here: the process may have been killed after its last change.
+        let _ = fixture.del("a");
+        fixture.fault(Fault::Full);
+        fixture.del_after("a", &added).unwrap();
+        assert_eq!(fixture.names("addresses"), [""; 0], "died at {at}");
+        fixture.assert_sound(&format!("died at {at}"));
+    }
+}
+
+#[test]
 fn an_add_through_the_agent_may_fail_or_die_at_any_step() {
     for fault in faults() {
         let mut at = 0;

@@ -213,6 +213,78 @@ fn del_succeeds_on_a_full_disk_and_frees_the_address() {
 }
 
 #[test]
+fn del_killed_at_any_step_on_a_full_disk_is_finished_by_the_next_del_or_gc() {
+    for by_gc in [false, true] {
+        at_every_step(|at| {
+            let fixture = dual(3);
+            let added = fixture.try_add("a").unwrap();
+            let of_b = fixture.add("b");
+            fixture.fault(Fault::DieFull { at });
+            // The result does not matter here: the process may have been killed after its last change.
+            let _ = fixture.del("a");
+            let met = fixture.fault_was_met();
+            let when = format!("DEL died on a full disk at {at}, by GC {by_gc}");
+            fixture.fault(Fault::None);
+            let of_c = fixture.add("c");
+            assert!(
+                of_c.iter().all(|ip| !of_b.contains(ip)),
+                "{when}: {of_c:?} and {of_b:?}"
+            );
+            if fixture.names("leases").contains(&"a@eth0".to_owned()) {
+                assert_eq!(fixture.try_add("a").unwrap(), added, "{when}");
+                fixture.check("a", &added).unwrap();
+            }
+            fixture.pass(Duration::from_secs(1));
+            if by_gc {
+                fixture.gc(&["b", "c"]).unwrap();
+            } else {
+                fixture.del_after("a", &added).unwrap();
+            }
+            fixture.assert_sound(&when);
+            fixture.del("c").unwrap();
+            fixture.pass(Duration::from_secs(60));
+            assert_recovers(&fixture, &when);
+            met
+        });
+    }
+}
+
+#[test]
+fn a_late_del_keeps_an_address_that_another_pod_has_by_now() {
+    let fixture = single("10.0.0.4/32");
+    let added = fixture.try_add("a").unwrap();
+    fixture.del("a").unwrap();
+    fixture.pass(Duration::from_secs(60));
+    fixture.add("b");
+    fixture.del_after("a", &added).unwrap();
+    assert_eq!(fixture.names("addresses"), ["10.0.0.4"]);
+    fixture.assert_sound("after a late DEL");
+}
+
+#[test]
+fn a_full_disk_keeps_no_address_of_a_store_that_was_copied_without_hard_links() {
+    let fixture = single("10.0.0.4/32");
+    fixture.add("a");
+    let address = fixture.file("addresses/10.0.0.4");
+    let content = std::fs::read(&address).unwrap();
+    std::fs::remove_file(&address).unwrap();
+    std::fs::write(&address, content).unwrap();
+    fixture.fault(Fault::Full);
+    fixture.del("a").unwrap();
+    assert_eq!(fixture.names("addresses"), [""; 0]);
+}
+
+#[test]
+fn a_full_disk_keeps_no_address_of_a_damaged_lease() {
+    let fixture = dual(3);
+    fixture.add("a");
+    std::fs::write(fixture.file("leases/a@eth0"), "x").unwrap();
+    fixture.fault(Fault::Full);
+    fixture.del("a").unwrap();
+    assert_eq!(fixture.names("addresses"), [""; 0]);
+}
+
+#[test]
 fn a_read_only_store_can_still_be_queried() {
     let fixture = single("10.0.0.0/24");
     let added = fixture.try_add("a").unwrap();

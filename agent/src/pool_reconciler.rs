@@ -157,7 +157,9 @@ impl PoolReconciler {
                     return reconciled;
                 }
                 self.blocks.write_file(target).await?;
-                self.blocks.file_mut().confirm(asked).await?;
+                if self.blocks.is_proven() {
+                    self.blocks.file_mut().confirm(asked).await?;
+                }
                 reconciled
             }
             Part::Claim if target.open => self.claims.claim_ahead(&mut self.blocks, target).await,

@@ -74,7 +74,15 @@ impl PoolFileWriter {
     }
 
     /// Writes the content of the file except its blocks. Removes the file if nothing of the pool is left on this node.
-    pub(super) async fn write(&mut self, known: &KnownBlocks, target: &Target) -> Result<(), ReconcileError> {
+    ///
+    /// Invariant: the file gets the id of this boot, or a longer quarantine, only once this process has compared every block of it
+    /// with the API server (`proven`). Both let the plugin allocate from the blocks.
+    pub(super) async fn write(
+        &mut self,
+        known: &KnownBlocks,
+        target: &Target,
+        proven: bool,
+    ) -> Result<(), ReconcileError> {
         let (Some(accepted), Some(NodeIdentity::Registered(owner))) =
             (&target.accepted, self.context.agent.identity())
         else {
@@ -92,11 +100,18 @@ impl PoolFileWriter {
             .agent
             .stores
             .edit(&self.context.pool, move |_, before| {
-                let blocks = before.map(|file| file.blocks).unwrap_or_default();
-                if !open && blocks.is_empty() {
+                let mut file = base;
+                if let Some(before) = before {
+                    file.blocks = before.blocks;
+                    if !proven {
+                        file.boot_id = before.boot_id;
+                        file.quarantine_seconds = file.quarantine_seconds.min(before.quarantine_seconds);
+                    }
+                }
+                if !open && file.blocks.is_empty() {
                     return Ok(None);
                 }
-                Ok(Some(PoolFile { blocks, ..base }))
+                Ok(Some(file))
             })
             .await?;
         self.remove_file(target).await
@@ -323,3 +338,6 @@ impl PoolFileWriter {
         Ok(written)
     }
 }
+
+#[cfg(test)]
+mod tests;

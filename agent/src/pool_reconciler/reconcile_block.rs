@@ -106,7 +106,7 @@ impl BlockReconciler {
 
     /// Writes the content of the file except its blocks.
     pub(super) async fn write_file(&mut self, target: &Target) -> Result<(), ReconcileError> {
-        self.file.write(&self.known, target).await
+        self.file.write(&self.known, target, self.proven).await
     }
 
     /// Writes a block into the file, unless the answer that justifies the write is too old.

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Nodes that share a pool, die, and come back.
 
+use crate::streams::label;
 use agents::pools::simple;
 use agents::{Attachment, Member, Site};
 use api::AddressState;
-use apiserver::Identity;
 use apiserver::install::until;
+use apiserver::{Fault, Identity, Proxy};
 use serde_json::json;
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -117,6 +120,55 @@ async fn a_returning_node_allocates_nothing_from_a_block_that_passed_to_another(
         .map(|block| block.spec.owner.node)
         .collect();
     assert_eq!(owners, ["heir"]);
+}
+
+/// A namespace gets the pool's label while the node is away. So the first ADD asks the agent, whose first round has failed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_returning_node_serves_a_new_namespace_only_after_it_has_compared_its_blocks() {
+    let flags = ["--quarantine", "4s", "--quarantine-in-use", "4s"];
+    let site = Site::with(&flags).await;
+    // After a failed round, the agent answers plugins for at least three seconds before the next round.
+    let slow = [flags.as_slice(), &["--reconcile-interval", "3s"]].concat();
+    let mut lost = Member::running(&site.server, "lost", &slow).await;
+    let mut spec = simple("10.1.0.0/28");
+    spec["namespaceSelector"] = json!({ "matchLabels": { "team": "ml" } });
+    site.pool("rail0", spec).await;
+    lost.wait_active("rail0").await;
+    lost.kill();
+    lost.identity.leave(&site.admin).await;
+    label(&site, "default").await;
+    let heir = Member::running(&site.server, "heir", &flags).await;
+    heir.wait_active("rail0").await;
+    // A block without a free address is not shared.
+    for i in 0..14 {
+        heir.add("rail0", &Attachment::of(&format!("p{i}")));
+    }
+    lost.reboot("rail0");
+    let again = Identity::new(&site.admin, "lost").await;
+    lost.becomes(&site.server, again);
+    let proxy = Proxy::start(&site.server).await;
+    lost.go_through(&proxy, &site.server);
+    let fails = Arc::new(AtomicBool::new(true));
+    let node_fails = fails.clone();
+    proxy.decide(move |method, path| {
+        if (method, path) == ("GET", "/api/v1/nodes/lost") && node_fails.load(Ordering::SeqCst) {
+            Fault::Status(500)
+        } else {
+            Fault::None
+        }
+    });
+    let failed = || lost.log().matches("reconcile round failed").count();
+    let before = failed();
+    lost.start();
+    until("the first round has failed", async || failed() > before).await;
+    fails.store(false, Ordering::SeqCst);
+    until("the block of the other node leaves the file", async || {
+        // Each address of the pool belongs to a pod of the other node.
+        lost.refused("rail0", &Attachment::of("two"), &[11, 110], &[]);
+        lost.blocks("rail0", "active").is_empty() && lost.blocks("rail0", "draining").is_empty()
+    })
+    .await;
+    assert_eq!(lost.file("rail0")["namespaces"], json!(["default"]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

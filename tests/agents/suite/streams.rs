@@ -17,7 +17,8 @@ const RAILS: u8 = 8;
 /// Blocks of one address that the agent claims ahead for each rail: 120 blocks on one node.
 const WARM: usize = 15;
 
-async fn label(site: &Site, namespace: &str) {
+/// Gives a namespace the label that the pools of these tests select.
+pub(crate) async fn label(site: &Site, namespace: &str) {
     let namespaces: Api<Namespace> = Api::all(site.admin.clone());
     let team = json!({ "metadata": { "labels": { "team": "ml" } } });
     namespaces

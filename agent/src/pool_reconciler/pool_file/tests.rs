@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The file of a pool after a reboot.
+
+use super::*;
+use crate::agent::Agent;
+use crate::config::Config;
+use api::deadline::Deadline;
+use api::testing::{scripted_clients, small_pool};
+use clap::Parser;
+use ipam::pool::Counters;
+use kube::runtime::reflector::store;
+use serde_json::json;
+use std::sync::Arc;
+use tempfile::TempDir;
+use tokio::sync::mpsc::unbounded_channel;
+
+const EARLIER_BOOT: &str = "00000000-0000-4000-8000-000000000000";
+
+/// A registered node with the pool `rail0`, and the desired state of that pool.
+async fn node() -> (PoolContext, Target, TempDir) {
+    let dir = tempfile::tempdir().unwrap();
+    let words = ["agent", "--node", "n", "--data-dir", dir.path().to_str().unwrap()];
+    let clients = scripted_clients(|_| {
+        let node = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "n", "uid": "u" } });
+        (200, node)
+    });
+    let agent = Arc::new(Agent::new(
+        Config::parse_from(words),
+        clients,
+        store().0,
+        store().0,
+        unbounded_channel().0,
+    ));
+    let api = agent.clients.requests(Deadline::background());
+    agent.refresh_node(&api, Duration::ZERO).await.unwrap();
+    let target = Target {
+        api,
+        accepted: Some(small_pool()),
+        open: true,
+        counters: Counters::default(),
+        blocks: 0,
+        sharing: Vec::new(),
+        has_shortage: false,
+    };
+    let pool = "rail0".to_owned().try_into().unwrap();
+    (PoolContext { agent, pool }, target, dir)
+}
+
+/// The file that an agent wrote in an earlier boot: it admits no namespace, and has one active block.
+fn of_earlier_boot(context: &PoolContext) -> PoolFile {
+    let Some(NodeIdentity::Registered(owner)) = context.agent.identity() else {
+        panic!("the node is registered");
+    };
+    let writer = Writer {
+        owner,
+        boot_id: EARLIER_BOOT.to_owned(),
+        quarantine: Duration::from_secs(60),
+    };
+    let mut file = small_pool().file(&writer, Some(Vec::new()), Counters::default());
+    let local = LocalBlock {
+        epoch: 1,
+        mode: Mode::Active,
+    };
+    file.blocks = vec![entry(
+        "default-4-0a010000-28",
+        "10.1.0.0/28".parse().unwrap(),
+        local,
+    )];
+    file
+}
+
+#[tokio::test]
+async fn a_pool_file_gets_the_id_of_this_boot_only_after_its_blocks_were_compared() {
+    let (context, target, _dir) = node().await;
+    let before = of_earlier_boot(&context);
+    let written = before.clone();
+    let edit = context
+        .agent
+        .stores
+        .edit(&context.pool, move |_, _| Ok(Some(written)));
+    assert!(edit.await.unwrap());
+    let known = KnownBlocks::new(context.clone());
+    let mut writer = PoolFileWriter::new(context.clone());
+
+    writer.write(&known, &target, false).await.unwrap();
+    let admitted = PoolFile {
+        namespaces: None,
+        ..before
+    };
+    assert_eq!(context.file().await.unwrap(), Some(admitted.clone()));
+
+    writer.write(&known, &target, true).await.unwrap();
+    let confirmed = PoolFile {
+        boot_id: KernelClock.boot_id().unwrap(),
+        quarantine_seconds: u32::try_from(known.quarantine().as_secs()).unwrap(),
+        ..admitted
+    };
+    assert!(confirmed.quarantine_seconds > 60);
+    assert_eq!(context.file().await.unwrap(), Some(confirmed));
+}

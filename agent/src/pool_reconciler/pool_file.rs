@@ -11,7 +11,7 @@ use api::requests::{ReconcileError, Requests};
 use block::owner::NodeIdentity;
 use block::{LocalBlock, Mode, Owner};
 use ipam::clock::{Clock, KernelClock};
-use ipam::pool::{BlockState, Confirmed, PoolFile, Standing};
+use ipam::pool::{BlockState, PoolFile, Standing};
 use kube::core::{Selector, SelectorExt};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -156,18 +156,13 @@ impl PoolFileWriter {
         if !matches!(self.context.agent.identity(), Some(NodeIdentity::Registered(_))) {
             return Ok(());
         }
-        let every = self.context.agent.config.confirm_every();
-        let age = KernelClock.since_boot()?.saturating_sub(asked);
+        let recent = self.context.agent.config.confirm_every() / 2;
         self.context
             .agent
             .stores
-            .with(&self.context.pool, move |store| {
-                let at = std::time::SystemTime::now() - age;
-                let recent = |Confirmed(last)| at.duration_since(last).is_ok_and(|since| since < every / 2);
-                if store.pool()?.is_none() || store.confirmed().is_some_and(recent) {
-                    return Ok(());
-                }
-                store.confirm(Confirmed(at))
+            .with(&self.context.pool, move |store| match store.pool()? {
+                Some(_) => store.confirm(asked, recent),
+                None => Ok(()),
             })
             .await?;
         Ok(())

@@ -8,7 +8,8 @@
 //!
 //! The age is measured by the time of day. A node without a working board clock starts with the time at which
 //! it went down: systemd takes it from the time stamp of a file. A node that was off for a week would then
-//! seem to have been off for seconds. So the age counts only once a time service has set the clock.
+//! seem to have been off for seconds. So the age counts only if a time service had set the clock at both of its
+//! ends: when the agent wrote the record ([`crate::store::Store::confirm`]), and when the plugin reads it.
 
 use super::PoolFile;
 use crate::clock::Clock;
@@ -56,20 +57,20 @@ impl Standing {
             return Self::Unproven("there is no record of the agent's last confirmation".to_owned());
         };
         let date = humantime::format_rfc3339_seconds(at);
+        // Before the time is read: a time service may set the clock in between.
+        let synchronized = clock.is_synchronized();
         match clock.now().duration_since(at) {
             Err(_) => Self::Unproven(format!(
                 "the agent last saw them at {date}, which is still to come by this node's clock"
             )),
-            Ok(age) if age < Duration::from_secs(pool.quarantine_seconds.into()) => {
-                match clock.is_synchronized() {
-                    Ok(true) => Self::Good,
-                    Ok(false) => Self::Unproven(format!(
-                        "the agent last saw them at {date}, {} s ago by a clock that no time service has set since the boot (adjtimex: STA_UNSYNC), so the node may have been off for longer",
-                        age.as_secs()
-                    )),
-                    Err(error) => Self::Unproven(error.msg),
-                }
-            }
+            Ok(age) if age < Duration::from_secs(pool.quarantine_seconds.into()) => match synchronized {
+                Ok(true) => Self::Good,
+                Ok(false) => Self::Unproven(format!(
+                    "the agent last saw them at {date}, {} s ago by a clock that no time service has set since the boot (adjtimex: STA_UNSYNC), so the node may have been off for longer",
+                    age.as_secs()
+                )),
+                Err(error) => Self::Unproven(error.msg),
+            },
             Ok(age) => Self::Unproven(format!(
                 "the agent last saw them at {date}, {} s ago, and after {} s others may have them",
                 age.as_secs(),

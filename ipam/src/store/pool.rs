@@ -2,10 +2,11 @@
 //! The files of a pool besides its leases: `pool.json` and `confirmed`, which the node's agent writes.
 
 use super::error::{failed, is_nowhere};
-use super::{Locked, Store};
+use super::{Locked, Node, Store};
 use crate::pool::{Confirmed, PoolFile, Standing};
 use common::cni::Error;
 use std::path::PathBuf;
+use std::time::Duration;
 
 impl Store<'_> {
     /// The file that describes the pool of this store.
@@ -37,16 +38,32 @@ impl Store<'_> {
         Confirmed::read(&content)
     }
 
-    /// Records that the blocks are this node's. The caller passes the time before its request, after the API
-    /// server has confirmed the blocks. If the record is lost, the next boot waits for the agent, with no
-    /// other harm.
+    /// Records that the blocks were this node's at `asked`: the time since the boot, before the request that the
+    /// API server answered. A record that is at most `recent` older stays.
+    ///
+    /// If no time service has set the clock, removes the record: the next boot may read it by another clock. If
+    /// the record is missing, the next boot waits for the agent, with no other harm.
     ///
     /// # Errors
     /// [`common::cni::Code::IO`].
-    pub fn confirm(&self, confirmed: Confirmed) -> Result<(), Error> {
+    pub fn confirm(&self, asked: Duration, recent: Duration) -> Result<(), Error> {
         let (path, new) = (self.confirmed_path(), self.network.join("confirmed.new"));
-        let disk = self.node.disk;
-        disk.create(&new, confirmed.to_line().as_bytes())
+        let Node { disk, clock, .. } = *self.node;
+        // Before the time is read: a time service may set the clock in between.
+        if !matches!(clock.is_synchronized(), Ok(true)) {
+            return match disk.unlink(&path) {
+                Err(e) if !is_nowhere(&e) => Err(failed("remove", &path, &e)),
+                _ => Ok(()),
+            };
+        }
+        // The time of day first: the record must not name a time after the request.
+        let now = clock.now();
+        let at = now - clock.since_boot()?.saturating_sub(asked);
+        let is_recent = |Confirmed(last)| at.duration_since(last).is_ok_and(|since| since <= recent);
+        if self.confirmed().is_some_and(is_recent) {
+            return Ok(());
+        }
+        disk.create(&new, Confirmed(at).to_line().as_bytes())
             .map_err(|e| failed("write", &new, &e))?;
         disk.rename(&new, &path).map_err(|e| failed("make", &path, &e))
     }

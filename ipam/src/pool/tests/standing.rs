@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::pool;
+use crate::clock::Clock;
 use crate::pool::{Confirmed, Standing};
 use crate::testing::{BOOT_ID, HandClock};
+use common::cni::Error;
 use std::cell::Cell;
 use std::time::{Duration, SystemTime};
 
@@ -40,6 +42,36 @@ fn after_a_reboot_an_unsynchronized_clock_proves_nothing() {
         Standing::Good,
         "in the agent's boot, no clock is needed"
     );
+}
+
+/// A clock that a time service sets just after the plugin has read the time.
+struct SetLater(HandClock);
+
+impl Clock for SetLater {
+    fn boot_id(&self) -> Result<String, Error> {
+        self.0.boot_id()
+    }
+
+    fn since_boot(&self) -> Result<Duration, Error> {
+        self.0.since_boot()
+    }
+
+    fn now(&self) -> SystemTime {
+        self.0.synchronized.set(true);
+        self.0.now()
+    }
+
+    fn is_synchronized(&self) -> Result<bool, Error> {
+        self.0.is_synchronized()
+    }
+}
+
+#[test]
+fn a_time_that_was_read_before_the_clock_was_set_proves_nothing() {
+    let clock = SetLater(clock(105));
+    clock.0.synchronized.set(false);
+    let standing = Standing::of(&pool(), "other", &clock, || Some(Confirmed(at(100))));
+    assert!(matches!(standing, Standing::Unproven(_)), "{standing:?}");
 }
 
 #[test]

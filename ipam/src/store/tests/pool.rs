@@ -3,7 +3,7 @@
 
 use super::single;
 use crate::pool::{Confirmed, PoolFile, Standing};
-use crate::store::{BlockUse, Locked, Sandbox};
+use crate::store::{BlockUse, Locked, Sandbox, Store};
 use crate::testing::{Fault, Fixture, attachment, pool_file};
 use common::cni::{CniResult, Code, Error, IpConfig};
 use nix::libc::EIO;
@@ -76,6 +76,12 @@ fn a_pool_is_replaced_atomically_whatever_step_fails() {
     assert_eq!(steps, 8, "create, sync, rename, sync; each fails and each dies");
 }
 
+/// Records that the API server has confirmed the blocks now.
+fn confirm(fixture: &Fixture, store: &Store) {
+    let now = fixture.plugin.clock.since_boot.get();
+    store.confirm(now, Duration::ZERO).unwrap();
+}
+
 #[test]
 fn a_confirmation_is_valid_in_the_next_boot() {
     let fixture = single("10.0.0.0/24");
@@ -83,7 +89,7 @@ fn a_confirmation_is_valid_in_the_next_boot() {
         let locked = store.enter().unwrap();
         locked.write_pool(&pool(1)).unwrap();
         assert_eq!(store.standing(&pool(1)), Standing::Good);
-        store.confirm(Confirmed(fixture.plugin.clock.now.get())).unwrap();
+        confirm(&fixture, store);
     });
     *fixture.plugin.clock.boot.borrow_mut() = "b0071111-0000-4000-8000-000000000002".to_owned();
     fixture.with_store(|store| {
@@ -94,6 +100,49 @@ fn a_confirmation_is_valid_in_the_next_boot() {
     fixture.with_store(|store| {
         assert!(matches!(store.standing(&pool(1)), Standing::Unproven(_)));
     });
+}
+
+/// The clock of the first boot is ahead by days, and the node is off for days.
+#[test]
+fn a_clock_that_no_time_service_has_set_confirms_nothing() {
+    let fixture = single("10.0.0.0/24");
+    let clock = &fixture.plugin.clock;
+    fixture.with_store(|store| {
+        store.enter().unwrap().write_pool(&pool(1)).unwrap();
+        confirm(&fixture, store);
+        clock.synchronized.set(false);
+        clock.now.set(clock.now.get() + Duration::from_secs(86400));
+        confirm(&fixture, store);
+        assert_eq!(store.confirmed(), None);
+        assert!(!fixture.file("confirmed").exists());
+        // Another time, because there is nothing to remove.
+        confirm(&fixture, store);
+    });
+    clock.synchronized.set(true);
+    *clock.boot.borrow_mut() = "b0071111-0000-4000-8000-000000000002".to_owned();
+    fixture.with_store(|store| {
+        assert!(matches!(store.standing(&pool(1)), Standing::Unproven(_)));
+    });
+}
+
+#[test]
+fn a_confirmation_is_dated_to_the_request_and_renewed_when_it_is_old() {
+    let fixture = single("10.0.0.0/24");
+    let seconds = Duration::from_secs;
+    let clock = &fixture.plugin.clock;
+    let (boot, day) = (clock.since_boot.get(), clock.now.get());
+    let confirm = |asked: u64, now: u64| {
+        clock.since_boot.set(boot + seconds(now));
+        clock.now.set(day + seconds(now));
+        fixture.with_store(|store| {
+            store.confirm(boot + seconds(asked), seconds(10)).unwrap();
+            store.confirmed()
+        })
+    };
+    fixture.with_store(|store| store.enter().unwrap().write_pool(&pool(1)).unwrap());
+    assert_eq!(confirm(0, 7), Some(Confirmed(day)));
+    assert_eq!(confirm(10, 10), Some(Confirmed(day)));
+    assert_eq!(confirm(11, 12), Some(Confirmed(day + seconds(11))));
 }
 
 #[test]

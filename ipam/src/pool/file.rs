@@ -2,6 +2,7 @@
 //! `pool.json`: a pool, as the plugins of a node see it.
 
 use super::PoolName;
+use crate::text::exclusions;
 use common::cni::{Code, Dns, Error, Route};
 use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};
@@ -185,6 +186,14 @@ impl PoolFile {
         self.blocks
             .iter()
             .filter(|block| block.state == BlockState::Active)
+    }
+
+    /// Whether `ip` is allocated only on request. A list that no agent writes reserves nothing.
+    pub(crate) fn reserves(&self, ip: IpAddr) -> bool {
+        let reserved = exclusions("reserved", Some(&self.reserved)).unwrap_or_default();
+        reserved
+            .iter()
+            .any(|(first, last)| (*first..=*last).contains(&ip))
     }
 
     /// Whether the agent decides on the addresses of `pod`, which is `namespace/name` if the runtime named

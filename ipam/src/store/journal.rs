@@ -5,7 +5,7 @@ use super::error::{failed, is_full, is_nowhere};
 use super::lease::{Lease, after, date, end_line, ended, move_line};
 use super::{Locked, Sandbox, Store};
 use crate::config::Space;
-use crate::pool::BlockState;
+use crate::pool::{BlockState, PoolFile};
 use crate::range::Range;
 use common::cni::{Attachment, Code, Error};
 use std::collections::BTreeSet;
@@ -220,19 +220,21 @@ impl Locked<'_> {
         Ok(objects)
     }
 
-    /// The addresses of `lease` that are objects of the cluster: those listed in the lease, and those outside of the node's own
-    /// blocks. Such a block was shared since, or another node has it after a restore of etcd.
+    /// The addresses of `lease` that are objects of the cluster:
+    ///
+    /// - those that the lease lists,
+    /// - those outside of the node's own blocks: the block was shared since, or another node has it after a restore of etcd,
+    /// - those that the pool reserves. If the agent has not created the object of such an address yet, it only removes the record.
     fn objects_of(&self, lease: &Lease) -> Vec<IpAddr> {
         let pool = self.store.is_pool.then(|| self.pool().ok().flatten()).flatten();
-        let own = pool.map(|pool| {
-            let own = pool
-                .blocks
-                .into_iter()
-                .filter(|block| block.state != BlockState::Shared);
-            own.map(|block| block.cidr).collect::<Vec<_>>()
-        });
-        let is_own = |ip: IpAddr| own.iter().flatten().any(|cidr| cidr.contains(ip));
-        let is_object = |ip: &IpAddr| lease.api.contains(ip) || own.is_some() && !is_own(*ip);
+        let is_own = |pool: &PoolFile, ip: IpAddr| {
+            let mut blocks = pool.blocks.iter();
+            blocks.any(|block| block.state != BlockState::Shared && block.cidr.contains(ip))
+        };
+        let is_object = |ip: &IpAddr| {
+            let left = |pool: &PoolFile| !is_own(pool, *ip) || pool.reserves(*ip);
+            lease.api.contains(ip) || pool.as_ref().is_some_and(left)
+        };
         lease.addresses().filter(is_object).collect()
     }
 

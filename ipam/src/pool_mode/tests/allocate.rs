@@ -75,6 +75,12 @@ fn an_address_whose_block_left_the_file_after_add_is_left_to_the_agent() {
     assert_left_to_the_agent(|file| drop(file.blocks.remove(0)));
 }
 
+/// The agent created the object after ADD, so the lease does not list it.
+#[test]
+fn an_address_that_was_reserved_after_add_is_left_to_the_agent() {
+    assert_left_to_the_agent(|file| file.reserved = vec!["10.0.0.32/31".to_owned()]);
+}
+
 /// `change`: what happens to the first block after ADD.
 fn assert_left_to_the_agent(change: impl FnOnce(&mut PoolFile)) {
     let mut file = pool("rail0", &["10.0.0.32/30", "10.0.0.64/30"]);

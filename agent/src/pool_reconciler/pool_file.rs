@@ -276,23 +276,22 @@ impl PoolFileWriter {
         Ok(Some(accepted.file(&writer, namespaces, target.counters)))
     }
 
-    /// Lets the blocks drain if another boot wrote the file so long ago that another node may have had them since. The API server
-    /// may still name this node as their owner: a restore of etcd brings the deleted Node and the block back. So before the node
-    /// allocates from such a block again, it lists the objects in it.
-    pub(super) async fn close_unproven(&self) -> Result<(), ReconcileError> {
-        // An edit would create the directory of a pool that does not select this node.
-        if self.context.file().await?.is_none() {
-            return Ok(());
+    /// Lets the blocks drain if another boot wrote the file so long ago that another node may have had them since. Returns whether
+    /// that is the case. The API server may still name this node as their owner: a restore of etcd brings the deleted Node and the
+    /// block back. So before the node allocates from such a block again, it lists the objects in it.
+    pub(super) async fn close_unproven(&self) -> Result<bool, ReconcileError> {
+        let Some(file) = self.context.file().await? else {
+            // An edit would create the directory of a pool that does not select this node.
+            return Ok(false);
+        };
+        let stores = &self.context.agent.stores;
+        let standing = stores.with(&self.context.pool, move |store| Ok(store.standing(&file)));
+        if standing.await? == Standing::Good {
+            return Ok(false);
         }
-        let closed = self
-            .context
-            .agent
-            .stores
-            .edit(&self.context.pool, |locked, before| {
+        let closed = stores
+            .edit(&self.context.pool, |_, before| {
                 let Some(mut file) = before else { return Ok(None) };
-                if locked.standing(&file) == Standing::Good {
-                    return Ok(None);
-                }
                 for block in &mut file.blocks {
                     if block.state == BlockState::Active {
                         block.state = BlockState::Draining;
@@ -304,7 +303,7 @@ impl PoolFileWriter {
         if closed {
             tracing::info!(pool = %self.context.pool, "closed the blocks: no agent has compared them with the API server for longer than a quarantine");
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Removes the block from the file. Returns whether the file was changed.

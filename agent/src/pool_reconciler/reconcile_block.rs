@@ -120,9 +120,9 @@ impl BlockReconciler {
 
     /// Takes the pending steps of every block. Notes it if all blocks were compared with the API server.
     pub(super) async fn reconcile(&mut self, target: &Target) -> Result<(), ReconcileError> {
-        if !self.closed {
-            self.file.close_unproven().await?;
-            self.closed = true;
+        // A quarantine may end before the blocks are compared.
+        if !self.closed && !self.proven {
+            self.closed = self.file.close_unproven().await?;
         }
         self.reconcile_blocks(target).await?;
         self.proven = true;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The file of a pool after a reboot.
 
+use super::super::reconcile_block::BlockReconciler;
 use super::*;
 use crate::agent::Agent;
 use crate::config::Config;
@@ -16,13 +17,18 @@ use tokio::sync::mpsc::unbounded_channel;
 
 const EARLIER_BOOT: &str = "00000000-0000-4000-8000-000000000000";
 
-/// A registered node with the pool `rail0`, and the desired state of that pool.
+/// A registered node with the pool `rail0`, and the desired state of that pool. The API server answers no other request.
 async fn node() -> (PoolContext, Target, TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let words = ["agent", "--node", "n", "--data-dir", dir.path().to_str().unwrap()];
-    let clients = scripted_clients(|_| {
+    let clients = scripted_clients(|uri| {
         let node = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "n", "uid": "u" } });
-        (200, node)
+        let error = json!({ "kind": "Status", "status": "Failure", "message": "on purpose", "code": 500 });
+        if uri.contains("/nodes/") {
+            (200, node)
+        } else {
+            (500, error)
+        }
     });
     let agent = Arc::new(Agent::new(
         Config::parse_from(words),
@@ -44,6 +50,13 @@ async fn node() -> (PoolContext, Target, TempDir) {
     };
     let pool = "rail0".to_owned().try_into().unwrap();
     (PoolContext { agent, pool }, target, dir)
+}
+
+/// Replaces the file of the pool.
+async fn replace(context: &PoolContext, file: &PoolFile) {
+    let (stores, file) = (&context.agent.stores, file.clone());
+    let edited = stores.edit(&context.pool, move |_, _| Ok(Some(file))).await;
+    assert!(edited.unwrap());
 }
 
 /// The file that an agent wrote in an earlier boot: it admits no namespace, and has one active block.
@@ -73,12 +86,7 @@ fn of_earlier_boot(context: &PoolContext) -> PoolFile {
 async fn a_pool_file_gets_the_id_of_this_boot_only_after_its_blocks_were_compared() {
     let (context, target, _dir) = node().await;
     let before = of_earlier_boot(&context);
-    let written = before.clone();
-    let edit = context
-        .agent
-        .stores
-        .edit(&context.pool, move |_, _| Ok(Some(written)));
-    assert!(edit.await.unwrap());
+    replace(&context, &before).await;
     let known = KnownBlocks::new(context.clone());
     let mut writer = PoolFileWriter::new(context.clone());
 
@@ -97,4 +105,29 @@ async fn a_pool_file_gets_the_id_of_this_boot_only_after_its_blocks_were_compare
     };
     assert!(confirmed.quarantine_seconds > 60);
     assert_eq!(context.file().await.unwrap(), Some(confirmed));
+}
+
+/// The quarantine ends between two attempts to compare the block.
+#[tokio::test]
+async fn blocks_that_become_unproven_before_they_are_compared_are_closed() {
+    let (context, target, _dir) = node().await;
+    let unproven = of_earlier_boot(&context);
+    let proven = PoolFile {
+        boot_id: KernelClock.boot_id().unwrap(),
+        ..unproven.clone()
+    };
+    let mut blocks = BlockReconciler::new(context.clone());
+    replace(&context, &proven).await;
+    assert!(blocks.reconcile(&target).await.unwrap_err().is_unanswered());
+    assert_eq!(context.file().await.unwrap(), Some(proven));
+
+    replace(&context, &unproven).await;
+    assert!(blocks.reconcile(&target).await.unwrap_err().is_unanswered());
+    let file = context.file().await.unwrap().unwrap();
+    assert_eq!(file.blocks[0].state, BlockState::Draining);
+
+    // They open one by one when they are compared, so they are closed once only.
+    replace(&context, &unproven).await;
+    assert!(blocks.reconcile(&target).await.unwrap_err().is_unanswered());
+    assert_eq!(context.file().await.unwrap(), Some(unproven));
 }

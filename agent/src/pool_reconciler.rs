@@ -24,6 +24,8 @@ mod run_loop;
 mod sharing;
 mod sticky;
 mod surplus;
+#[cfg(test)]
+mod testing;
 mod withheld;
 
 use crate::agent::Agent;
@@ -165,8 +167,11 @@ impl PoolReconciler {
             Part::Claim if target.open => self.claims.claim_ahead(&mut self.blocks, target).await,
             Part::Claim => Ok(()),
             Part::Collect => {
+                let proven = self.blocks.is_proven();
                 let publisher = self.blocks.publisher_mut();
-                self.garbage.collect(target, &mut self.addresses, publisher).await
+                self.garbage
+                    .collect(target, &mut self.addresses, publisher, proven)
+                    .await
             }
             Part::Report => self.usage.report(&mut self.blocks, target).await,
         }

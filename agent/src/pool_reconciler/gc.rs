@@ -126,12 +126,14 @@ impl GarbageCollector {
         }
     }
 
-    /// Frees what is proven unused, remembers what is suspect, and creates the missing objects of leases.
+    /// Frees what is proven unused, remembers what is suspect, and creates the missing objects of leases. Until every block of the
+    /// file is compared with the API server (`proven`), more leases may need objects: those in a block of another node.
     pub(super) async fn collect(
         &mut self,
         target: &Target,
         addresses: &mut Addresses,
         publisher: &mut Publisher,
+        proven: bool,
     ) -> Result<(), ReconcileError> {
         if self
             .observed
@@ -162,12 +164,13 @@ impl GarbageCollector {
                 }
                 NodeIdentity::Gone(_) => None,
             };
-            self.problem = match conflict {
-                Some(ip) => Some(self.describe_conflict(&target.api, accepted, ip).await?),
-                None => None,
-            };
+            match conflict {
+                Some(ip) => self.problem = Some(self.describe_conflict(&target.api, accepted, ip).await?),
+                None if proven => self.problem = None,
+                None => {}
+            }
             self.observed.listed = Some(Instant::now());
-            self.observed.kept_as = (kept && conflict.is_none()).then_some(me);
+            self.observed.kept_as = (kept && proven && conflict.is_none()).then_some(me);
         }
         if target.accepted.is_none() {
             self.problem = None;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The times at which a node lists its addresses, and the leases and objects that have ended.
 
+use super::super::testing::registered_node;
 use super::*;
 use block::Owner;
 use common::cni::{CniResult, ContainerId, IfName};
@@ -156,4 +157,30 @@ fn an_ended_lease_matches_only_the_object_of_its_own_attachment() {
     // The address is the only information in an unreadable release note.
     released.lease = None;
     assert!(is_of("rail0", &object("c2"), &released));
+}
+
+/// A lease in a block of the file needs no object. The comparison may remove the block from the file.
+#[tokio::test]
+async fn an_agent_lists_its_addresses_again_once_its_blocks_were_compared() {
+    let none = serde_json::json!({
+        "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPAddressList", "metadata": {}, "items": [],
+    });
+    let (context, target, _dir) = registered_node(move |_| (200, none.clone())).await;
+    let me = context.agent.identity().unwrap();
+    let mut collector = GarbageCollector::new(context.clone());
+    let (mut addresses, mut publisher) = (Addresses::new(context.clone()), Publisher::new(context));
+    for proven in [false, true] {
+        collector.observed.looked = None;
+        collector
+            .collect(&target, &mut addresses, &mut publisher, proven)
+            .await
+            .unwrap();
+        assert!(collector.observed.listed.is_some());
+        assert_eq!(
+            collector.problem().is_none(),
+            proven,
+            "whether the agent is ready"
+        );
+        assert_eq!(collector.observed.must_list(&me, OBSERVE, None), !proven);
+    }
 }

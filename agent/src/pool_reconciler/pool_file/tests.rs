@@ -2,54 +2,19 @@
 //! The file of a pool after a reboot.
 
 use super::super::reconcile_block::BlockReconciler;
+use super::super::testing::registered_node;
 use super::*;
-use crate::agent::Agent;
-use crate::config::Config;
-use api::deadline::Deadline;
-use api::testing::{scripted_clients, small_pool};
-use clap::Parser;
+use api::testing::small_pool;
 use ipam::pool::Counters;
-use kube::runtime::reflector::store;
 use serde_json::json;
-use std::sync::Arc;
 use tempfile::TempDir;
-use tokio::sync::mpsc::unbounded_channel;
 
 const EARLIER_BOOT: &str = "00000000-0000-4000-8000-000000000000";
 
-/// A registered node with the pool `rail0`, and the desired state of that pool. The API server answers no other request.
+/// A node whose API server answers no request about a block.
 async fn node() -> (PoolContext, Target, TempDir) {
-    let dir = tempfile::tempdir().unwrap();
-    let words = ["agent", "--node", "n", "--data-dir", dir.path().to_str().unwrap()];
-    let clients = scripted_clients(|uri| {
-        let node = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "n", "uid": "u" } });
-        let error = json!({ "kind": "Status", "status": "Failure", "message": "on purpose", "code": 500 });
-        if uri.contains("/nodes/") {
-            (200, node)
-        } else {
-            (500, error)
-        }
-    });
-    let agent = Arc::new(Agent::new(
-        Config::parse_from(words),
-        clients,
-        store().0,
-        store().0,
-        unbounded_channel().0,
-    ));
-    let api = agent.clients.requests(Deadline::background());
-    agent.refresh_node(&api, Duration::ZERO).await.unwrap();
-    let target = Target {
-        api,
-        accepted: Some(small_pool()),
-        open: true,
-        counters: Counters::default(),
-        blocks: 0,
-        sharing: Vec::new(),
-        has_shortage: false,
-    };
-    let pool = "rail0".to_owned().try_into().unwrap();
-    (PoolContext { agent, pool }, target, dir)
+    let error = json!({ "kind": "Status", "status": "Failure", "message": "on purpose", "code": 500 });
+    registered_node(move |_| (500, error.clone())).await
 }
 
 /// Replaces the file of the pool.

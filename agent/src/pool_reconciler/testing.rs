@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A node for the tests of the components of a reconciler.
+
+use super::context::{PoolContext, Target};
+use crate::agent::Agent;
+use crate::config::Config;
+use api::deadline::Deadline;
+use api::testing::{scripted_clients, small_pool};
+use clap::Parser;
+use ipam::pool::Counters;
+use kube::runtime::reflector::store;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::sync::mpsc::unbounded_channel;
+
+/// A registered node with the pool `rail0`, the desired state of that pool, and the directory of the node's files. `answer`: the
+/// response of the API server to requests for other objects than the Node, by URI.
+pub(super) async fn registered_node(
+    mut answer: impl FnMut(&str) -> (u16, Value) + Send + 'static,
+) -> (PoolContext, Target, TempDir) {
+    let dir = tempfile::tempdir().unwrap();
+    let words = ["agent", "--node", "n", "--data-dir", dir.path().to_str().unwrap()];
+    let clients = scripted_clients(move |uri| {
+        let node = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "n", "uid": "u" } });
+        if uri.contains("/nodes/") {
+            (200, node)
+        } else {
+            answer(uri)
+        }
+    });
+    let agent = Arc::new(Agent::new(
+        Config::parse_from(words),
+        clients,
+        store().0,
+        store().0,
+        unbounded_channel().0,
+    ));
+    let api = agent.clients.requests(Deadline::background());
+    agent.refresh_node(&api, Duration::ZERO).await.unwrap();
+    let target = Target {
+        api,
+        accepted: Some(small_pool()),
+        open: true,
+        counters: Counters::default(),
+        blocks: 0,
+        sharing: Vec::new(),
+        has_shortage: false,
+    };
+    let pool = "rail0".to_owned().try_into().unwrap();
+    (PoolContext { agent, pool }, target, dir)
+}

@@ -18,10 +18,10 @@ use api::recorder::NewEvent;
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::ObjectReference;
 use rtnetlink::packet_core::NetlinkPayload;
-use rtnetlink::packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_route::link::{
-    InfoBond, InfoData, LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage, State,
+    InfoBond, InfoData, LinkAttribute, LinkExtentMask, LinkFlags, LinkInfo, LinkLayerType, LinkMessage, State,
 };
+use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
 use rtnetlink::{MulticastGroup, new_multicast_connection};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -91,7 +91,11 @@ async fn listen_once(
     let (connection, handle, mut messages) = new_multicast_connection(&[MulticastGroup::Link])
         .map_err(|e| rtnetlink::Error::NamespaceError(e.to_string()))?;
     let _connection = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(connection));
-    let mut all = handle.link().get().execute();
+    // With a filter the kernel sizes the buffer of the list by the largest link: a child that returned from a pod may have
+    // hundreds of altnames. This one changes only lists of bridges.
+    let filter = vec![LinkExtentMask::Mrp];
+    let list = handle.link().get().set_filter_mask(AddressFamily::Unspec, filter);
+    let mut all = list.execute();
     let mut there = HashMap::new();
     while let Some(message) = all.try_next().await? {
         if let Some(link) = read(&message, &agent.config.links) {

@@ -159,7 +159,7 @@ impl PoolReconciler {
                     return reconciled;
                 }
                 self.blocks.write_file(target).await?;
-                if self.blocks.is_proven() {
+                if self.blocks.may_confirm() {
                     self.blocks.file_mut().confirm(asked).await?;
                 }
                 reconciled

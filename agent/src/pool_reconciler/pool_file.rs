@@ -75,13 +75,13 @@ impl PoolFileWriter {
 
     /// Writes the content of the file except its blocks. Removes the file if nothing of the pool is left on this node.
     ///
-    /// Invariant: the file gets the id of this boot, or a longer quarantine, only once this process has compared every block of it
-    /// with the API server (`proven`). Both let the plugin allocate from the blocks.
+    /// Invariant: the file gets the id of this boot, or a longer quarantine, only if this process has compared each active block of
+    /// it with the API server (`confirm`). Both let the plugin allocate from the active blocks.
     pub(super) async fn write(
         &mut self,
         known: &KnownBlocks,
         target: &Target,
-        proven: bool,
+        confirm: bool,
     ) -> Result<(), ReconcileError> {
         let (Some(accepted), Some(NodeIdentity::Registered(owner))) =
             (&target.accepted, self.context.agent.identity())
@@ -103,7 +103,7 @@ impl PoolFileWriter {
                 let mut file = base;
                 if let Some(before) = before {
                     file.blocks = before.blocks;
-                    if !proven {
+                    if !confirm {
                         file.boot_id = before.boot_id;
                         file.quarantine_seconds = file.quarantine_seconds.min(before.quarantine_seconds);
                     }

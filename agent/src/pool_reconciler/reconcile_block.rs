@@ -54,7 +54,7 @@ pub(super) struct BlockReconciler {
     idle: IdleBlocks,
     namesakes: Namesakes,
     /// This process has closed the blocks of an unproven file ([`PoolFileWriter::close_unproven`]). The file counts as unproven
-    /// until every block is compared, so a second call would close the blocks that have opened since.
+    /// until it is written again, so a second call could close the blocks that have opened since.
     closed: bool,
     /// Since this process started, every block of the file has been compared with the API server.
     proven: bool,
@@ -104,9 +104,16 @@ impl BlockReconciler {
         self.proven
     }
 
+    /// Whether the plugin may allocate from each active block of the file: this process has compared the block with the API server.
+    /// If it has closed the blocks of the file, each block is closed until it is compared.
+    pub(super) fn may_confirm(&self) -> bool {
+        self.proven || self.closed
+    }
+
     /// Writes the content of the file except its blocks.
     pub(super) async fn write_file(&mut self, target: &Target) -> Result<(), ReconcileError> {
-        self.file.write(&self.known, target, self.proven).await
+        let confirm = self.may_confirm();
+        self.file.write(&self.known, target, confirm).await
     }
 
     /// Writes a block into the file, unless the answer that justifies the write is too old.

@@ -11,10 +11,10 @@ use tempfile::TempDir;
 
 const EARLIER_BOOT: &str = "00000000-0000-4000-8000-000000000000";
 
-/// A node whose API server answers no request about a block.
-async fn node() -> (PoolContext, Target, TempDir) {
-    let error = json!({ "kind": "Status", "status": "Failure", "message": "on purpose", "code": 500 });
-    registered_node(move |_| (500, error.clone())).await
+/// A node whose API server answers each request about a block with the status `code`.
+async fn node(code: u16) -> (PoolContext, Target, TempDir) {
+    let error = json!({ "kind": "Status", "status": "Failure", "message": "on purpose", "code": code });
+    registered_node(move |_| (code, error.clone())).await
 }
 
 /// Replaces the file of the pool.
@@ -49,7 +49,7 @@ fn of_earlier_boot(context: &PoolContext) -> PoolFile {
 
 #[tokio::test]
 async fn a_pool_file_gets_the_id_of_this_boot_only_after_its_blocks_were_compared() {
-    let (context, target, _dir) = node().await;
+    let (context, target, _dir) = node(500).await;
     let before = of_earlier_boot(&context);
     replace(&context, &before).await;
     let known = KnownBlocks::new(context.clone());
@@ -75,7 +75,7 @@ async fn a_pool_file_gets_the_id_of_this_boot_only_after_its_blocks_were_compare
 /// The quarantine ends between two attempts to compare the block.
 #[tokio::test]
 async fn blocks_that_become_unproven_before_they_are_compared_are_closed() {
-    let (context, target, _dir) = node().await;
+    let (context, target, _dir) = node(500).await;
     let unproven = of_earlier_boot(&context);
     let proven = PoolFile {
         boot_id: KernelClock.boot_id().unwrap(),
@@ -95,4 +95,18 @@ async fn blocks_that_become_unproven_before_they_are_compared_are_closed() {
     replace(&context, &unproven).await;
     assert!(blocks.reconcile(&target).await.unwrap_err().is_unanswered());
     assert_eq!(context.file().await.unwrap(), Some(unproven));
+}
+
+/// A rejection lasts until a person acts. Pods of the node get addresses of its other blocks meanwhile.
+#[tokio::test]
+async fn a_rejected_block_of_a_rebooted_node_is_closed_and_delays_no_other_block() {
+    let (context, target, _dir) = node(403).await;
+    let mut blocks = BlockReconciler::new(context.clone());
+    replace(&context, &of_earlier_boot(&context)).await;
+    assert!(!blocks.reconcile(&target).await.unwrap_err().is_unanswered());
+    assert!(!blocks.is_proven());
+    blocks.write_file(&target).await.unwrap();
+    let file = context.file().await.unwrap().unwrap();
+    assert_eq!(file.blocks[0].state, BlockState::Draining);
+    assert_eq!(file.boot_id, KernelClock.boot_id().unwrap());
 }

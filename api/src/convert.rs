@@ -147,6 +147,11 @@ pub fn cidr_of(block: &IpBlock) -> Option<BlockCidr> {
     BlockCidr::of(block.spec.cidr.parse::<IpNetwork>().ok()?)
 }
 
+/// The block that an address object names (`spec.block`), or `None` if the text is no network.
+pub fn named_block(address: &IpAddress) -> Option<BlockCidr> {
+    BlockCidr::of(address.spec.block.parse::<IpNetwork>().ok()?)
+}
+
 /// The version of an object as a number, to find the newer of two (Kubernetes API concepts, "Resource versions").
 pub fn version_number(object: &impl Resource) -> u64 {
     let text = object.meta().resource_version.as_deref();

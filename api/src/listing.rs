@@ -3,6 +3,10 @@
 //!
 //! Invariant: two listed pools with addresses in common cut them into the same blocks, so creating the name of a block
 //! claims it for both pools. A stretch leaves the list only when no block of its pool lies in it.
+//!
+//! Invariant: each address object in the addresses of a listed pool names the block of that pool's cut. So a node that claims a
+//! block finds the objects in it by the name of the block. The controller lists no pool over an object of another cut, and a node
+//! that has created an object reads the list afterwards.
 
 use crate::accepted_pool::AcceptedPool;
 use crate::address_space::{AddressInterval, AddressSpaceSpec, PoolEntry};
@@ -98,7 +102,8 @@ pub fn addresses(listed: &PoolEntry, family: Family) -> IntervalSet {
         .collect()
 }
 
-fn shift(listed: &PoolEntry, family: Family) -> u8 {
+/// The number of low bits in which the addresses of a block of the entry differ.
+pub fn shift(listed: &PoolEntry, family: Family) -> u8 {
     match family {
         Family::V4 => listed.shift_v4,
         Family::V6 => listed.shift_v6,
@@ -156,6 +161,15 @@ pub fn with_intervals_of(mut pool: PoolEntry, kept: &[BlockCidr]) -> PoolEntry {
             }));
     }
     pool
+}
+
+/// Whether the space lists the pool with `ip`, cut as `accepted` cuts it. An edit that is not known here yet may have removed
+/// the address, and another pool may have it since.
+pub fn admits_address(space: &AddressSpaceSpec, accepted: &AcceptedPool, ip: IpAddr) -> bool {
+    let (family, cut) = (Family::of(ip), accepted.block_of(ip).map(BlockCidr::shift));
+    find_entry(space, accepted).is_some_and(|listed| {
+        cut == Some(u32::from(shift(listed, family))) && addresses(listed, family).contains(bits(ip))
+    })
 }
 
 /// Whether the space lists the pool with this block, from no newer spec than that of `accepted`.

@@ -8,6 +8,7 @@
 //! A slow pool only delays other pools. The Lease is renewed, and the orphan collector runs, in tasks of their own.
 
 mod accept;
+mod conflicts;
 mod election;
 mod few_blocks;
 mod orphans;

@@ -8,10 +8,11 @@ mod pick;
 mod shared;
 mod view;
 
-use super::context::{PoolContext, RequestScope};
+use super::context::{PoolContext, RequestScope, address_space};
 use api::accepted_pool::AcceptedPool;
 use api::block_layout::address_name;
 use api::convert::{node_ref, now, renewed};
+use api::listing::admits_address;
 use api::requests::{ReconcileError, Requests, WriteResult};
 use api::{AddressState, Attachment, BlockState, Holder, IpAddress, IpAddressSpec, IpBlock, PodRef};
 use block::owner::NodeIdentity;
@@ -198,8 +199,8 @@ impl Addresses {
     }
 
     /// The reason why `ip` may not be allocated yet, or none. It may be allocated if its block is shared, if the block's node has
-    /// noted that the address is not its own to allocate, or if the block has no owner: a node that claims the block later finds
-    /// the object.
+    /// noted that the address is not its own to allocate, or if the block has no owner and the address space lists the address: a
+    /// node that claims the block later finds the object.
     async fn noted(&self, scope: RequestScope<'_>, ip: IpAddr) -> Result<Option<String>, ReconcileError> {
         let accepted = scope.accepted;
         let Some(cidr) = accepted.block_of(ip) else {
@@ -209,8 +210,12 @@ impl Addresses {
         let block: Option<IpBlock> = scope.target.api.get(&name).await?;
         let by_name = !accepted.has_blocks() || accepted.ranges.reserved(Family::of(ip)).contains(bits(ip));
         let Some(block) = block else {
-            let why = format!("block {name} of {ip} is not shared any more; try again");
-            return Ok((!by_name).then_some(why));
+            if by_name {
+                return self.unlisted(scope, ip).await;
+            }
+            return Ok(Some(format!(
+                "block {name} of {ip} is not shared any more; try again"
+            )));
         };
         let ours = block.spec.pool == self.context.pool.as_str();
         if ours && block.spec.state == BlockState::Shared {
@@ -238,6 +243,19 @@ impl Addresses {
             "{ip} lies in {cidr} of node {node}, whose agent has not noted yet that the address is reserved (generation {} of pool {}, it has {noted}); try again; if the error repeats, check that agent",
             accepted.generation, self.context.pool
         )))
+    }
+
+    /// The reason why `ip`, whose object was just written, may not be allocated: the address space does not list it for this pool
+    /// any more. Another pool may cut it into other blocks, and a node that claims one does not find this object. The controller
+    /// looks for objects before it lists that pool, and this node reads the list after the write, so one of the two sees the other.
+    async fn unlisted(&self, scope: RequestScope<'_>, ip: IpAddr) -> Result<Option<String>, ReconcileError> {
+        let space = address_space(&scope.target.api, scope.accepted).await?;
+        let is_listed = space.is_some_and(|space| admits_address(&space, scope.accepted, ip));
+        let why = format!(
+            "pool {} has just been changed and has {ip} no more; try again",
+            self.context.pool
+        );
+        Ok((!is_listed).then_some(why))
     }
 }
 

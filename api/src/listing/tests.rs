@@ -137,3 +137,25 @@ fn two_pools_overlap_if_a_subnet_of_one_contains_a_subnet_of_the_other() {
         None
     );
 }
+
+#[test]
+fn an_address_counts_only_if_the_list_has_it_for_this_pool_and_cut() {
+    let mut each = spec("10.1.0.0/24", 16);
+    each["allocation"] = json!("PerAddress");
+    let one = accepted_pool("one", &each).unwrap();
+    let ip: IpAddr = "10.1.0.5".parse().unwrap();
+    let admitted = |change: fn(&mut PoolEntry)| {
+        let mut space = space(&[&one]);
+        change(&mut space.pools[0]);
+        admits_address(&space, &one, ip)
+    };
+    assert!(admitted(|_| {}));
+    assert!(
+        admitted(|pool| pool.generation += 1),
+        "a newer edit that keeps the address"
+    );
+    assert!(!admitted(|pool| pool.stretches.clear()), "a removed range");
+    assert!(!admitted(|pool| pool.uid = "another".to_owned()));
+    assert!(!admitted(|pool| pool.shift_v4 = 4), "cut otherwise");
+    assert!(!admits_address(&AddressSpaceSpec::default(), &one, ip));
+}

@@ -2,15 +2,14 @@
 //! Accepts pools. A spec takes effect if it is usable and its address space has room for it.
 
 use super::Leader;
+use super::conflicts::AddedAddresses;
 use api::accepted_pool::AcceptedPool;
 use api::block_layout::BlockCidr;
 use api::convert::cidr_of;
-use api::listing::{Listing, addresses, check, entry, with_intervals_of};
+use api::listing::{Listing, check, entry, with_intervals_of};
 use api::requests::{ReconcileError, WriteResult};
-use api::{AddressSpace, AddressSpaceSpec, IpAddress, IpBlock, IpPool, PoolEntry};
+use api::{AddressSpace, AddressSpaceSpec, IpAddress, IpBlock, IpPool};
 use common::cni::Error;
-use ipam::interval::IntervalSet;
-use ipam::range::Family;
 use kube::ResourceExt;
 
 /// The finalizer that keeps a pool while nodes have blocks or addresses of it.
@@ -94,7 +93,8 @@ impl Leader {
             return Ok(Accepted::Yes(Box::new(accepted), others));
         }
         let old = before.map(|at| wanted.spec.pools.remove(at));
-        if let Some(conflict) = self.conflicting_block(&name, &listed, old.as_ref()).await? {
+        let added = AddedAddresses::new(&name, &listed, old.as_ref());
+        if let Some(conflict) = self.left_conflict(added).await? {
             return Ok(Accepted::Conflict(conflict));
         }
         wanted.spec.pools.push(listed);
@@ -115,41 +115,6 @@ impl Leader {
             .filter(|block| block.spec.pool == pool)
             .filter_map(|block| cidr_of(block))
             .collect()
-    }
-
-    /// Searches for a block of another size in the addresses that the pool adds to the list. The names are read past every
-    /// cache, because a pool that was removed from the list may have left a block.
-    async fn conflicting_block(
-        &self,
-        space: &str,
-        listed: &PoolEntry,
-        old: Option<&PoolEntry>,
-    ) -> Result<Option<String>, ReconcileError> {
-        let new = |family| {
-            let old = old.map(|old| addresses(old, family)).unwrap_or_default();
-            addresses(listed, family).minus(&old)
-        };
-        if new(Family::V4).is_empty() && new(Family::V6).is_empty() {
-            return Ok(None);
-        }
-        let prefix = format!("{space}-");
-        for name in self.context.api.list_names::<IpBlock>().await? {
-            let Some(cidr) = name.strip_prefix(&prefix).and_then(BlockCidr::from_name) else {
-                continue;
-            };
-            let (family, shift) = (Family::of(cidr.network().ip()), cidr.shift());
-            let own = match family {
-                Family::V4 => listed.shift_v4,
-                Family::V6 => listed.shift_v6,
-            };
-            let both = new(family).both(&[cidr.interval()].into_iter().collect::<IntervalSet>());
-            if shift != u32::from(own) && !both.is_empty() {
-                return Ok(Some(format!(
-                    "block {name} has another size and contains addresses of this pool; the conflict ends when the pods with addresses of the block are deleted"
-                )));
-            }
-        }
-        Ok(None)
     }
 
     /// Finalizes a pool that is being deleted: its finalizer is removed once no block and no address of the pool is left.

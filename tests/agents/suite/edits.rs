@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Administrators edit pools while pods run: no edit takes an address from a running pod.
 
-use agents::pools::simple;
+use agents::pools::{per_address, simple};
 use agents::{Attachment, Member, Site};
 use api::IpBlock;
+use apiserver::Fault;
 use apiserver::install::until;
 use apiserver::objects::create;
 use k8s_openapi::api::admissionregistration::v1::{
@@ -15,6 +16,9 @@ use kube::{Api, ResourceExt};
 use serde_json::json;
 use std::io::Write;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tests::Version;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_keeps_an_excluded_address_and_no_other_pod_gets_it() {
@@ -366,4 +370,80 @@ async fn a_block_update_that_the_api_server_refuses_does_not_delay_other_blocks(
         .await
         .unwrap();
     site.wait_blocks("rail0", 0).await;
+}
+
+/// Edits the pool `one` so that it has 10.2.0.0/28 alone, and waits until its address space shows that.
+async fn leave_first_range(site: &Site) {
+    let ranges = json!([{ "subnet": "10.2.0.0/28", "gateway": "none" }]);
+    site.edit("one", json!({ "spec": { "ranges": ranges } })).await;
+    until("the edit is in force", async || {
+        let status = site.pools().get("one").await.unwrap().status;
+        status.unwrap_or_default().accepted_generation == Some(2)
+    })
+    .await;
+}
+
+/// Waits until the controller has judged the pool. Returns whether the pool is ready, and why not.
+async fn judged(site: &Site, pool: &str) -> (String, String, String) {
+    until("the pool is judged", async || {
+        !["", "Unknown"].contains(&site.condition(pool, "Ready").await.0.as_str())
+    })
+    .await;
+    site.condition(pool, "Ready").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_range_with_a_single_address_in_use_is_not_cut_into_blocks_of_another_pool() {
+    let (site, node) = Site::with_node().await;
+    site.pool("one", per_address("10.1.0.0/28")).await;
+    site.wait_condition("one", "Ready", "True").await;
+    let living = Attachment::of("living");
+    let ip = node.add_soon("one", &living).await;
+    leave_first_range(&site).await;
+    site.simple("two", "10.1.0.0/28").await;
+    let (ready, reason, message) = judged(&site, "two").await;
+    let object = site.addresses().await.remove(0).name_any();
+    assert!(
+        ready == "False" && reason == "Conflict" && message.contains(&object) && message.contains("pool one"),
+        "{ip} lives, and pool two is {ready}, {reason}: {message}"
+    );
+    node.refused("two", &Attachment::of("early"), &[11, 115, 116], &[]);
+    node.del("one", &living);
+    site.wait_condition("two", "Ready", "True").await;
+    node.add_soon("two", &Attachment::of("later")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_whose_range_another_pool_has_meanwhile_is_not_used() {
+    let site = Site::new().await;
+    let (late, proxy) = site.behind_proxy("a", &[]).await;
+    late.start();
+    until("the agent is ready", async || late.is_ready()).await;
+    site.pool("one", per_address("10.1.0.0/28")).await;
+    site.wait_condition("one", "Ready", "True").await;
+    // The CREATE arrives after the block of its address was claimed for another pool.
+    let sent = Arc::new(AtomicBool::new(false));
+    let seen = sent.clone();
+    proxy.decide(move |method, path| {
+        if method == "POST" && path.ends_with("/ipaddresses") {
+            seen.store(true, Ordering::SeqCst);
+            return Fault::Wait;
+        }
+        Fault::None
+    });
+    let call = late.prepared(Version::Today, "ADD", "one", &Attachment::of("late"));
+    let add = tokio::task::spawn_blocking(move || call.run());
+    until("the CREATE waits", async || sent.load(Ordering::SeqCst)).await;
+    leave_first_range(&site).await;
+    site.simple("two", "10.1.0.0/28").await;
+    late.wait_active("two").await;
+    proxy.open();
+    let answer = add.await.unwrap();
+    assert!(
+        !answer.status.success(),
+        "the block of pool two has this address: {answer}"
+    );
+    until("no object is left", async || site.addresses().await.is_empty()).await;
+    let ip = late.add_soon("one", &Attachment::of("next")).await;
+    assert!(ip.starts_with("10.2."), "{ip}");
 }

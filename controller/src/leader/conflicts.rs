@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Blocks and addresses that a pool has left behind, and that another pool would cut into other blocks.
+//!
+//! Invariant: a node that claims a block finds each address object in it by the name of that block (`spec.block`). So the
+//! controller lists no pool whose addresses contain a block, or an address object, of another cut.
+
+use super::Leader;
+use api::block_layout::BlockCidr;
+use api::convert::{ip_in, named_block};
+use api::listing::{addresses, shift};
+use api::requests::ReconcileError;
+use api::{IpAddress, IpBlock, PoolEntry};
+use ipam::interval::IntervalSet;
+use ipam::range::{Family, bits};
+use std::borrow::Borrow;
+
+/// The addresses that a pool adds to the list of its address space.
+pub(super) struct AddedAddresses<'a> {
+    space: &'a str,
+    listed: &'a PoolEntry,
+    v4: IntervalSet,
+    v6: IntervalSet,
+}
+
+impl<'a> AddedAddresses<'a> {
+    /// The addresses of `listed` that are not in `old`, the entry of the same pool before.
+    pub(super) fn new(space: &'a str, listed: &'a PoolEntry, old: Option<&PoolEntry>) -> Self {
+        let added = |family| {
+            let old = old.map(|old| addresses(old, family)).unwrap_or_default();
+            addresses(listed, family).minus(&old)
+        };
+        Self {
+            space,
+            listed,
+            v4: added(Family::V4),
+            v6: added(Family::V6),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.v4.is_empty() && self.v6.is_empty()
+    }
+
+    fn of(&self, family: Family) -> &IntervalSet {
+        match family {
+            Family::V4 => &self.v4,
+            Family::V6 => &self.v6,
+        }
+    }
+
+    fn shift(&self, family: Family) -> u32 {
+        u32::from(shift(self.listed, family))
+    }
+
+    /// Describes a block of another size that contains added addresses.
+    fn conflicting_block(&self, names: &[String]) -> Option<String> {
+        let prefix = format!("{}-", self.space);
+        let conflicts = |name: &&String| {
+            let cidr = name.strip_prefix(&prefix).and_then(BlockCidr::from_name);
+            cidr.is_some_and(|cidr| {
+                let family = Family::of(cidr.network().ip());
+                let block: IntervalSet = [cidr.interval()].into_iter().collect();
+                cidr.shift() != self.shift(family) && !self.of(family).both(&block).is_empty()
+            })
+        };
+        let name = names.iter().find(conflicts)?;
+        Some(format!(
+            "block {name} has another size and contains addresses of this pool; the conflict ends when the pods with addresses of the block are deleted"
+        ))
+    }
+
+    /// Describes an address object that lies in the added addresses and names a block of another size.
+    fn conflicting_address(&self, there: &[impl Borrow<IpAddress>]) -> Option<String> {
+        let conflicts = |address: &&IpAddress| {
+            let cut = named_block(address).map(BlockCidr::shift);
+            ip_in(address, self.space).is_some_and(|ip| {
+                let family = Family::of(ip);
+                cut != Some(self.shift(family)) && self.of(family).contains(bits(ip))
+            })
+        };
+        let address = there.iter().map(Borrow::borrow).find(conflicts)?;
+        Some(format!(
+            "ipaddresses.rdmanet.io {} of pool {} is an address of this pool too, and the two pools cut it into blocks of different sizes; the conflict ends when its pod is deleted, or the StatefulSet that keeps the address",
+            address.metadata.name.as_deref().unwrap_or_default(),
+            address.spec.pool
+        ))
+    }
+}
+
+impl Leader {
+    /// Searches for a block or an address object of another cut in the addresses that a pool adds to the list. Both are read past
+    /// every cache, because a pool that was removed from the list may have left some.
+    pub(super) async fn left_conflict(
+        &self,
+        added: AddedAddresses<'_>,
+    ) -> Result<Option<String>, ReconcileError> {
+        if added.is_empty() {
+            return Ok(None);
+        }
+        // A conflict lasts as long as a pod. The last list shows it without a request in each round.
+        if let Some(conflict) = added.conflicting_address(&self.addresses) {
+            return Ok(Some(conflict));
+        }
+        let names = self.context.api.list_names::<IpBlock>().await?;
+        if let Some(conflict) = added.conflicting_block(&names) {
+            return Ok(Some(conflict));
+        }
+        let there: Vec<IpAddress> = self.context.api.list("").await?;
+        Ok(added.conflicting_address(&there))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -246,7 +246,7 @@ impl Requests {
         &self,
         object: &K,
     ) -> Result<WriteResult<K>, ApiError> {
-        self.replace_part(object, Part::Main).await
+        self.replace_part(object, object, Part::Main).await
     }
 
     /// Changes only the finalizers and annotations of an object, if the API server still has the version that `object` was
@@ -258,11 +258,12 @@ impl Requests {
         &self,
         object: &K,
     ) -> Result<WriteResult<K>, ApiError> {
-        self.replace_part(object, Part::Metadata).await
+        self.replace_part(object, object, Part::Metadata).await
     }
 
     async fn replace_part<K: ClusterObject + Serialize>(
         &self,
+        before: &K,
         object: &K,
         part: Part,
     ) -> Result<WriteResult<K>, ApiError> {
@@ -275,7 +276,7 @@ impl Requests {
             what: what.clone(),
             why,
         };
-        let patch = Patch::Merge(patch::of(object, part).map_err(unsent)?);
+        let patch = Patch::Merge(patch::of(before, object, part).map_err(unsent)?);
         let (api, params) = (self.all::<K>(), PatchParams::default());
         let answer = match part {
             Part::Status => self.send(&what, api.patch_status(&name, &params, &patch)).await?,
@@ -378,16 +379,17 @@ impl Requests {
         self.merge_status(&name, patch).await
     }
 
-    /// Changes the status of an object, if the API server still has the version that `object` was made from. Members that
-    /// this program does not know stay.
+    /// Changes the status of an object, if the API server still has the version `before` that `object` was made from. Members
+    /// that this program does not know stay.
     ///
     /// # Errors
     /// [`ApiError`].
     pub async fn replace_status<K: ClusterObject + Serialize>(
         &self,
+        before: &K,
         object: &K,
     ) -> Result<WriteResult<K>, ApiError> {
-        self.replace_part(object, Part::Status).await
+        self.replace_part(before, object, Part::Status).await
     }
 
     /// Lists all objects that `fields` selects, page by page.

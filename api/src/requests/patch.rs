@@ -6,7 +6,8 @@
 //! returns 409 if the object has changed since it was read.
 //!
 //! Invariant: a member that this program knows gets the value that the object has. If the object lacks the member, the
-//! patch has null, which deletes it. All other members stay.
+//! patch has null, which deletes it. The same holds for each key of a free map, such as the labels of a selector: no schema
+//! names these keys, so the version that was read does. All other members stay.
 //!
 //! Lists are replaced as a whole. The items of lists that this program writes have no members that a newer version may add, or
 //! they keep them (`crate::address_space::PoolEntry`).
@@ -72,6 +73,21 @@ impl Shape {
     }
 }
 
+/// Adds null to `patch` for each member of `before` that it lacks.
+fn delete_absent(before: &Value, patch: &mut Value) {
+    let (Value::Object(before), Value::Object(patch)) = (before, patch) else {
+        return;
+    };
+    for (name, there) in before {
+        match patch.get_mut(name) {
+            Some(member) => delete_absent(there, member),
+            None => {
+                patch.insert(name.clone(), Value::Null);
+            }
+        }
+    }
+}
+
 /// The part of a resource that a write changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
@@ -83,11 +99,16 @@ pub(super) enum Part {
     Status,
 }
 
-/// The patch that gives `part` of an object the content that `object` has, if it is the version that `object` was made from.
+/// The patch that gives `part` of an object the content that `object` has, if it is the version `before` that `object` was made
+/// from.
 ///
 /// # Errors
 /// A sentence: `object` was never read, or it cannot be written as JSON.
-pub(super) fn of<K: Resource<DynamicType = ()> + Serialize>(object: &K, part: Part) -> Result<Value, String> {
+pub(super) fn of<K: Resource<DynamicType = ()> + Serialize>(
+    before: &K,
+    object: &K,
+    part: Part,
+) -> Result<Value, String> {
     let meta = object.meta();
     // Without a version, the patch would change whatever is there.
     let Some(version) = &meta.resource_version else {
@@ -102,7 +123,9 @@ pub(super) fn of<K: Resource<DynamicType = ()> + Serialize>(object: &K, part: Pa
     }
     let mut patch = Map::new();
     patch.insert("metadata".to_owned(), metadata);
-    let all = serde_json::to_value(object).map_err(|e| format!("it cannot be written as JSON: {e}"))?;
+    let json =
+        |object: &K| serde_json::to_value(object).map_err(|e| format!("it cannot be written as JSON: {e}"));
+    let (before, all) = (json(before)?, json(object)?);
     let Value::Object(all) = all else {
         return Ok(Value::Object(patch));
     };
@@ -116,6 +139,9 @@ pub(super) fn of<K: Resource<DynamicType = ()> + Serialize>(object: &K, part: Pa
         if wanted {
             if let Some(shape) = shape.and_then(|shape| shape.0.get(&name)) {
                 shape.complete(&mut content);
+            }
+            if let Some(before) = before.get(&name) {
+                delete_absent(before, &mut content);
             }
             patch.insert(name, content);
         }

@@ -15,6 +15,7 @@ use api::pool::reason;
 use api::recorder::NewEvent;
 use api::requests::{ReconcileError, WriteResult};
 use api::{IpAddress, IpBlock, IpPool, IpPoolStatus};
+use common::cni::{Code, Error};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
@@ -172,10 +173,17 @@ impl Leader {
         }
         let mut wanted = pool.clone();
         wanted.status = Some(status);
-        if self.context.api.replace_status(&wanted).await? == WriteResult::Conflict {
+        let WriteResult::Applied(after) = self.context.api.replace_status(pool, &wanted).await? else {
             // Another client has written meanwhile, for instance a node that adds its request. The watch delivers the new
             // version.
             return Ok(());
+        };
+        let accepted = |pool: &IpPool| pool.status.as_ref().and_then(|status| status.accepted.clone());
+        if accepted(&after) != accepted(&wanted) {
+            let why = format!(
+                "pool {name}: the API server has stored another spec in status.accepted than this controller has sent; nodes obey the stored one"
+            );
+            return Err(Error::new(Code::INTERNAL, why).into());
         }
         self.written_at.insert(name, Instant::now());
         for change in changes {

@@ -303,6 +303,38 @@ async fn a_deselected_node_drains_its_block_and_returns_it_after_the_last_pod() 
     site.wait_blocks("rail0", 0).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_label_that_an_edit_removes_from_a_selector_is_not_required_any_more() {
+    let (site, node) = Site::with_node().await;
+    let mut spec = simple("10.1.0.0/24");
+    spec["nodeSelector"] = json!({ "matchLabels": { "rack": "a" } });
+    site.pool("rail0", spec).await;
+    site.wait_condition("rail0", "Ready", "True").await;
+    let nodes: Api<Node> = Api::all(site.admin.clone());
+    let label = Patch::Merge(json!({ "metadata": { "labels": { "zone": "b" } } }));
+    nodes.patch("a", &PatchParams::default(), &label).await.unwrap();
+    let selector = json!({ "matchLabels": { "rack": null, "zone": "b" } });
+    site.edit("rail0", json!({ "spec": { "nodeSelector": selector } }))
+        .await;
+    node.wait_active("rail0").await;
+    node.add_soon("rail0", &Attachment::of("one")).await;
+    let status = async || site.pools().get("rail0").await.unwrap().status.unwrap();
+    let (number, accepted) = (status().await.accepted_generation, status().await.accepted);
+    let selector = accepted.and_then(|accepted| accepted.node_selector).unwrap();
+    let labels = selector.match_labels.unwrap_or_default();
+    assert_eq!(labels, [("zone".to_owned(), "b".to_owned())].into());
+    // A new pool is ready after two rounds of the controller.
+    for other in ["rail1", "rail2"] {
+        site.simple(other, &format!("10.2.{}.0/24", &other[4..])).await;
+        site.wait_condition(other, "Ready", "True").await;
+    }
+    assert_eq!(
+        status().await.accepted_generation,
+        number,
+        "the same spec has one number"
+    );
+}
+
 /// Makes the API server refuse every change of the block `name`, as a foreign webhook may. Returns when the refusal is
 /// in force.
 async fn refuse_changes(site: &Site, name: &str) {

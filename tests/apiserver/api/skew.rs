@@ -4,7 +4,7 @@
 use crate::block;
 use api::deadline::Deadline;
 use api::requests::{Requests, WriteResult};
-use api::{AddressSpace, BlockState, IpAddress, IpBlock, IpPool, definitions};
+use api::{AddressSpace, BlockState, IpAddress, IpBlock, IpPool, IpPoolSpec, definitions};
 use apiserver::Server;
 use apiserver::install::{apply, until};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -150,6 +150,16 @@ async fn an_address_keeps_them(admin: &Client) {
     assert_eq!(there["spec"].get("attachment"), None, "{there}");
 }
 
+/// Writes `accepted` as the accepted spec of `pool`, which becomes the version that the API server returns.
+async fn accept(requests: &Requests, pool: &mut IpPool, accepted: &IpPoolSpec) {
+    let before = pool.clone();
+    pool.status.get_or_insert_default().accepted = Some(accepted.clone());
+    let WriteResult::Applied(after) = requests.replace_status(&before, pool).await.unwrap() else {
+        panic!("nobody else writes");
+    };
+    *pool = after;
+}
+
 async fn a_pool_keeps_them(admin: &Client) {
     let (api, requests) = (raw(admin, "IPPool", "ippools"), requests(admin));
     let pool = json!({
@@ -159,25 +169,24 @@ async fn a_pool_keeps_them(admin: &Client) {
         },
     });
     make(&api, pool, Some(json!({ "observedGeneration": 1 }))).await;
-    let mut wanted: IpPool = requests.get("skew").await.unwrap().unwrap();
-    let mut accepted = wanted.spec.clone();
-    wanted.status.get_or_insert_default().accepted = Some(accepted.clone());
-    let WriteResult::Applied(mut wanted) = requests.replace_status(&wanted).await.unwrap() else {
-        panic!("nobody else writes");
-    };
+    let mut pool: IpPool = requests.get("skew").await.unwrap().unwrap();
+    let mut accepted = pool.spec.clone();
+    accept(&requests, &mut pool, &accepted).await;
+    // A label with another key. A merge patch keeps each key that it does not name.
+    let selector = json!({ "matchLabels": { "c": "d" } });
+    accepted.node_selector = Some(serde_json::from_value(selector.clone()).unwrap());
+    accept(&requests, &mut pool, &accepted).await;
+    let there = kept(&api, "skew", &["/spec/later", "/status/later"]).await;
+    assert_eq!(there["status"]["accepted"]["nodeSelector"], selector, "{there}");
     // The next accepted spec selects all nodes.
     accepted.node_selector = None;
-    wanted.status.get_or_insert_default().accepted = Some(accepted);
-    let WriteResult::Applied(mut wanted) = requests.replace_status(&wanted).await.unwrap() else {
-        panic!("nobody else writes");
-    };
+    accept(&requests, &mut pool, &accepted).await;
     let there = kept(&api, "skew", &["/spec/later", "/status/later"]).await;
     assert_eq!(there["status"]["accepted"].get("nodeSelector"), None, "{there}");
-    wanted
-        .finalizers_mut()
+    pool.finalizers_mut()
         .push("rdmanet.io/addresses-in-use".to_owned());
     assert!(matches!(
-        requests.replace_metadata(&wanted).await.unwrap(),
+        requests.replace_metadata(&pool).await.unwrap(),
         WriteResult::Applied(_)
     ));
     let there = kept(&api, "skew", &["/spec/later", "/status/later"]).await;

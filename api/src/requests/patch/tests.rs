@@ -24,16 +24,16 @@ fn block() -> IpBlock {
 
 #[test]
 fn a_patch_requires_the_resource_version_of_the_object_that_was_read() {
-    let patch = of(&block(), Part::Main).unwrap();
+    let patch = of(&block(), &block(), Part::Main).unwrap();
     assert_eq!(patch["metadata"]["resourceVersion"], "7");
     let mut unread = block();
     unread.metadata.resource_version = None;
-    assert!(of(&unread, Part::Main).is_err());
+    assert!(of(&unread, &unread, Part::Main).is_err());
 }
 
 #[test]
 fn a_patch_deletes_absent_members_and_omits_unknown_ones() {
-    let patch = of(&block(), Part::Main).unwrap();
+    let patch = of(&block(), &block(), Part::Main).unwrap();
     let spec = patch["spec"].as_object().unwrap();
     assert_eq!(spec.get("orphaned"), Some(&Value::Null));
     let names: Vec<&str> = spec.keys().map(String::as_str).collect();
@@ -67,7 +67,7 @@ fn a_patch_can_delete_every_optional_member_of_an_address() {
     };
     let mut address = IpAddress::new("default-0a000001", spec);
     address.metadata.resource_version = Some("7".to_owned());
-    let patch = of(&address, Part::Main).unwrap();
+    let patch = of(&address, &address, Part::Main).unwrap();
     for member in ["attachment", "pod", "holder", "since"] {
         assert_eq!(patch["spec"].get(member), Some(&Value::Null), "{member}");
     }
@@ -81,7 +81,7 @@ fn an_accepted_spec_without_a_selector_deletes_the_earlier_selector() {
     }))
     .unwrap();
     pool.status.get_or_insert_default().accepted = Some(pool.spec.clone());
-    let patch = of(&pool, Part::Status).unwrap();
+    let patch = of(&pool, &pool, Part::Status).unwrap();
     assert_eq!(
         patch["status"]["accepted"].get("nodeSelector"),
         Some(&Value::Null)
@@ -102,22 +102,39 @@ fn an_answered_request_is_removed_and_the_others_stay() {
     }))
     .unwrap();
     pool.status.as_mut().unwrap().close_requests(Family::V4);
-    let patch = of(&pool, Part::Status).unwrap();
+    let patch = of(&pool, &pool, Part::Status).unwrap();
     let requests = json!({ "a": null, "b": { "v4": null, "v6": null, "addresses": ["default-0a000001"] } });
     assert_eq!(patch["status"]["requests"], requests);
     pool.status
         .as_mut()
         .unwrap()
         .close_address_request("default-0a000001");
-    let patch = of(&pool, Part::Status).unwrap();
+    let patch = of(&pool, &pool, Part::Status).unwrap();
     assert_eq!(patch["status"]["requests"], json!({ "a": null, "b": null }));
+}
+
+#[test]
+fn a_label_that_the_accepted_spec_has_no_more_is_deleted() {
+    let pool = |labels: Value| -> IpPool {
+        let spec =
+            json!({ "ranges": [{ "subnet": "10.0.0.0/24" }], "nodeSelector": { "matchLabels": labels } });
+        serde_json::from_value(json!({
+            "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPPool", "metadata": { "name": "p", "resourceVersion": "7" },
+            "spec": spec, "status": { "accepted": spec },
+        }))
+        .unwrap()
+    };
+    let before = pool(json!({ "rack": "a", "room": "1" }));
+    let patch = of(&before, &pool(json!({ "zone": "b", "room": "1" })), Part::Status).unwrap();
+    let labels = &patch["status"]["accepted"]["nodeSelector"]["matchLabels"];
+    assert_eq!(labels, &json!({ "rack": null, "room": "1", "zone": "b" }));
 }
 
 #[test]
 fn a_write_of_finalizers_sends_no_spec() {
     let mut space = AddressSpace::new("default", AddressSpaceSpec::default());
     space.metadata.resource_version = Some("7".to_owned());
-    let patch = of(&space, Part::Metadata).unwrap();
+    let patch = of(&space, &space, Part::Metadata).unwrap();
     assert!(patch.get("spec").is_none());
     assert_eq!(patch["metadata"].get("finalizers"), Some(&Value::Null));
 }

@@ -117,17 +117,23 @@ pub fn find_entry<'s>(space: &'s AddressSpaceSpec, accepted: &AcceptedPool) -> O
 }
 
 impl PoolEntry {
+    /// Whether both entries are of one pool. A pool that is created again under its name is another one.
+    pub fn is_of(&self, other: &Self) -> bool {
+        self.name == other.name && self.uid == other.uid
+    }
+
     /// Takes over from the earlier entry of the pool what a controller wrote there.
     pub fn carry_over(&mut self, before: &Self) {
         self.later.clone_from(&before.later);
-        self.probe |= before.probe && before.uid == self.uid;
+        self.probe |= before.probe && before.is_of(self);
     }
 }
 
-/// Whether `pool` may be listed together with the other pools of `space`.
+/// Whether `pool` may be listed together with the other pools of `space`. The entry of an earlier pool of the same name, which
+/// still has blocks, counts as one of these.
 pub fn check(space: &AddressSpaceSpec, pool: &PoolEntry) -> Listing {
     let mut shared = Vec::new();
-    for other in space.pools.iter().filter(|other| other.name != pool.name) {
+    for other in space.pools.iter().filter(|other| !other.is_of(pool)) {
         for family in [Family::V4, Family::V6] {
             let both = addresses(pool, family).both(&addresses(other, family));
             let Some(first) = both.first_from(0) else { continue };
@@ -137,7 +143,7 @@ pub fn check(space: &AddressSpaceSpec, pool: &PoolEntry) -> Listing {
                     ip: family.address(first),
                 };
             }
-            if !shared.contains(&other.name) {
+            if other.name != pool.name && !shared.contains(&other.name) {
                 shared.push(other.name.clone());
             }
         }

@@ -422,7 +422,12 @@ impl BlockReconciler {
 fn desired_use(target: &Target, name: &str, cidr: Option<BlockCidr>, used: Usage, surplus: bool) -> Desired {
     // A block without a free address is not shared. The report of its use shows that it has none.
     let spares = |accepted: &AcceptedPool| free_in_block(accepted, cidr, used) > 0;
-    let has = |accepted: &AcceptedPool| accepted.has_blocks() && cidr.is_some_and(|cidr| accepted.has(cidr));
+    // An earlier pool of this name may have had the block in another address space.
+    let has = |accepted: &AcceptedPool| {
+        let is_there =
+            |cidr: BlockCidr| accepted.has(cidr) && cidr.name(&accepted.spec.address_space) == name;
+        accepted.has_blocks() && cidr.is_some_and(is_there)
+    };
     if !target.open || !target.accepted.as_ref().is_some_and(has) {
         Desired::Drain
     } else if target.sharing.iter().any(|asked| asked == name) && target.accepted.as_ref().is_some_and(spares)

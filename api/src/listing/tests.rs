@@ -55,6 +55,17 @@ fn an_overlapping_pool_with_another_block_size_is_not_listed() {
 }
 
 #[test]
+fn a_pool_created_again_conflicts_with_other_blocks_of_the_earlier_one() {
+    let mut earlier = entry(&accepted("one", "10.1.0.0/24", 16));
+    earlier.uid = "earlier".to_owned();
+    let space = AddressSpaceSpec { pools: vec![earlier] };
+    let other = check(&space, &entry(&accepted("one", "10.1.0.0/24", 32)));
+    assert!(matches!(other, Listing::Conflict { .. }), "{other:?}");
+    let same = check(&space, &entry(&accepted("one", "10.1.0.0/24", 16)));
+    assert_eq!(same, Listing::Accepted(Vec::new()), "it takes the blocks over");
+}
+
+#[test]
 fn a_removed_range_stays_listed_while_it_contains_a_block() {
     let shrunk = entry(&accepted("one", "10.1.0.0/25", 16));
     let (inside, outside) = (cidr("10.1.0.16/28"), cidr("10.1.0.240/28"));

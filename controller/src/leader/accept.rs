@@ -11,6 +11,7 @@ use api::requests::{ReconcileError, WriteResult};
 use api::{AddressSpace, AddressSpaceSpec, IpAddress, IpBlock, IpPool};
 use common::cni::Error;
 use kube::ResourceExt;
+use std::net::IpAddr;
 
 /// The finalizer that keeps a pool while nodes have blocks or addresses of it.
 pub(super) const FINALIZER: &str = "rdmanet.io/addresses-in-use";
@@ -57,7 +58,10 @@ impl Leader {
         let space = spaces
             .iter()
             .find(|space| space.name_any() == accepted.spec.address_space)?;
-        let mut listed = with_intervals_of(entry(accepted), &self.blocks_of(accepted.name.as_str()));
+        let mut listed = with_intervals_of(
+            entry(accepted),
+            &self.blocks_of(accepted.name.as_str(), &space.name_any()),
+        );
         let before = space.spec.pools.iter().find(|pool| pool.name == listed.name)?;
         listed.carry_over(before);
         match check(&space.spec, &listed) {
@@ -75,14 +79,12 @@ impl Leader {
         let mut wanted = space
             .clone()
             .unwrap_or_else(|| AddressSpace::new(&name, AddressSpaceSpec::default()));
-        let kept: Vec<BlockCidr> = self.blocks_of(accepted.name.as_str());
+        let kept = self.blocks_of(accepted.name.as_str(), &name);
         let mut listed = with_intervals_of(entry(&accepted), &kept);
         let others = match check(&wanted.spec, &listed) {
             Listing::Accepted(others) => others,
             Listing::Conflict { pool, ip } => {
-                return Ok(Accepted::Conflict(format!(
-                    "pool {pool} also has {ip}, in blocks of another size; give both pools the same blockSize and allocation, or put one into another addressSpace"
-                )));
+                return Ok(Accepted::Conflict(conflict(accepted.name.as_str(), &pool, ip)));
             }
         };
         let before = wanted.spec.pools.iter().position(|pool| pool.name == listed.name);
@@ -93,6 +95,7 @@ impl Leader {
             return Ok(Accepted::Yes(Box::new(accepted), others));
         }
         let old = before.map(|at| wanted.spec.pools.remove(at));
+        let old = old.filter(|old| old.is_of(&listed));
         let added = AddedAddresses::new(&name, &listed, old.as_ref());
         if let Some(conflict) = self.left_conflict(added).await? {
             return Ok(Accepted::Conflict(conflict));
@@ -109,11 +112,13 @@ impl Leader {
         })
     }
 
-    fn blocks_of(&self, pool: &str) -> Vec<BlockCidr> {
-        self.blocks()
-            .iter()
-            .filter(|block| block.spec.pool == pool)
-            .filter_map(|block| cidr_of(block))
+    /// The blocks of a pool in an address space. A pool that was created again under its name may have blocks of the earlier pool in
+    /// another one.
+    fn blocks_of(&self, pool: &str, space: &str) -> Vec<BlockCidr> {
+        let blocks = self.blocks();
+        let of_pool = blocks.iter().filter(|block| block.spec.pool == pool);
+        of_pool
+            .filter_map(|block| cidr_of(block).filter(|cidr| cidr.name(space) == block.name_any()))
             .collect()
     }
 
@@ -147,7 +152,7 @@ impl Leader {
                     .context
                     .pools
                     .find(|pool| pool.uid().as_deref() == Some(&listed.uid));
-                if known.is_some() || !self.blocks_of(&listed.name).is_empty() {
+                if known.is_some() || !self.blocks_of(&listed.name, &space.name_any()).is_empty() {
                     continue;
                 }
                 let found: Option<IpPool> = self.context.api.get(&listed.name).await?;
@@ -162,4 +167,16 @@ impl Leader {
         }
         Ok(())
     }
+}
+
+/// Why a pool is not accepted: the pool called `other` has `ip` in blocks of another size.
+fn conflict(pool: &str, other: &str, ip: IpAddr) -> String {
+    if other == pool {
+        return format!(
+            "an earlier pool of this name has {ip} in blocks of another size, and pods have addresses of it; the conflict ends when these pods are deleted"
+        );
+    }
+    format!(
+        "pool {other} also has {ip}, in blocks of another size; give both pools the same blockSize and allocation, or put one into another addressSpace"
+    )
 }

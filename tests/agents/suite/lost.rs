@@ -368,3 +368,61 @@ async fn label(site: &Site, node: &str, labels: Value) {
     let patch = Patch::Merge(json!({ "metadata": { "labels": labels } }));
     nodes.patch(node, &PatchParams::default(), &patch).await.unwrap();
 }
+
+/// A person removes the finalizer of a pool whose deletion waits for a pod, and creates the pool again with this spec.
+async fn create_again(site: &Site, spec: Value) {
+    site.delete("rail0").await;
+    let uid = site.pools().get("rail0").await.unwrap().uid();
+    site.edit("rail0", json!({ "metadata": { "finalizers": null } }))
+        .await;
+    site.pool("rail0", spec).await;
+    assert_ne!(site.pools().get("rail0").await.unwrap().uid(), uid);
+    until("the pool is judged", async || {
+        ["True", "False"].contains(&site.condition("rail0", "Ready").await.0.as_str())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_created_again_with_other_blocks_waits_for_the_pods_of_the_earlier_one() {
+    let (site, a) = Site::with_node().await;
+    site.simple("rail0", "10.1.0.0/28").await;
+    a.wait_active("rail0").await;
+    let living = Attachment::of("living");
+    let ip = a.add("rail0", &living).remove(0);
+    let mut halves = simple("10.1.0.0/28");
+    halves["blockSize"] = json!({ "v4": 8 });
+    create_again(&site, halves).await;
+    let (ready, reason, message) = site.condition("rail0", "Ready").await;
+    assert!(
+        ready == "False" && reason == "Conflict" && message.contains("earlier pool of this name"),
+        "{ip} lives: {ready}, {reason}, {message}"
+    );
+    a.del("rail0", &living);
+    site.wait_condition("rail0", "Ready", "True").await;
+    a.add_soon("rail0", &Attachment::of("later")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_created_again_in_another_address_space_uses_no_block_of_the_earlier_one() {
+    let (site, a) = Site::with_node().await;
+    site.simple("rail0", "10.1.0.0/28").await;
+    a.wait_active("rail0").await;
+    let living = Attachment::of("living");
+    let ip = a.add("rail0", &living).remove(0);
+    let earlier = site.blocks("rail0").await.remove(0).name_any();
+    let mut elsewhere = simple("10.1.0.0/28");
+    elsewhere["addressSpace"] = json!("fab");
+    create_again(&site, elsewhere).await;
+    site.wait_condition("rail0", "Ready", "True").await;
+    let b = Member::running(&site.server, "b", &[]).await;
+    until("a node has the block of the new address space", async || {
+        let has = |node: &Member| {
+            node.blocks("rail0", "active")
+                .contains(&"fab-4-0a010000-28".to_owned())
+        };
+        has(&a) || has(&b)
+    })
+    .await;
+    assert_eq!(a.blocks("rail0", "draining"), [earlier], "{ip} lives");
+}

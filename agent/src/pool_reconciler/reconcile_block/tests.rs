@@ -24,17 +24,18 @@ fn cell_of(cidr: &str) -> Option<BlockCidr> {
 
 #[tokio::test]
 async fn the_pool_decides_whether_a_block_is_kept_returned_shared_or_drained() {
+    let name = "default-4-0a010010-28";
     let desired =
-        |target: &Target, cidr, surplus| desired_use(target, "b", cell_of(cidr), Usage::default(), surplus);
+        |target: &Target, cidr, surplus| desired_use(target, name, cell_of(cidr), Usage::default(), surplus);
     let inside = "10.1.0.16/28";
     assert_eq!(desired(&target(true, &[]), inside, false), Desired::Keep);
     assert_eq!(desired(&target(true, &[]), inside, true), Desired::Return);
-    assert_eq!(desired(&target(true, &["b"]), inside, true), Desired::Share);
+    assert_eq!(desired(&target(true, &[name]), inside, true), Desired::Share);
     assert_eq!(desired(&target(true, &["another"]), inside, false), Desired::Keep);
     // Nothing new is allocated from it, even if other nodes want to share it.
-    assert_eq!(desired(&target(false, &["b"]), inside, false), Desired::Drain);
+    assert_eq!(desired(&target(false, &[name]), inside, false), Desired::Drain);
     assert_eq!(
-        desired(&target(true, &["b"]), "10.2.0.0/28", false),
+        desired(&target(true, &[name]), "10.2.0.0/28", false),
         Desired::Drain
     );
     assert_eq!(
@@ -42,14 +43,22 @@ async fn the_pool_decides_whether_a_block_is_kept_returned_shared_or_drained() {
         Desired::Drain,
         "of another size"
     );
+    let elsewhere = desired_use(
+        &target(true, &[]),
+        "fab-4-0a010010-28",
+        cell_of(inside),
+        Usage::default(),
+        false,
+    );
+    assert_eq!(elsewhere, Desired::Drain, "of another address space");
     // All 16 addresses are in use, so the block has nothing to share.
     let full = Usage {
         leased: 16,
         ..Usage::default()
     };
-    let shared = target(true, &["b"]);
+    let shared = target(true, &[name]);
     assert_eq!(
-        desired_use(&shared, "b", cell_of(inside), full, false),
+        desired_use(&shared, name, cell_of(inside), full, false),
         Desired::Keep
     );
     let gone = Target {

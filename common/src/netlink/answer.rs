@@ -31,7 +31,7 @@ pub(super) struct Answers<M> {
     pub(super) objects: Vec<M>,
     /// The reasons why objects are missing in `objects`.
     pub(super) undecoded: Vec<String>,
-    /// The kernel's list changed while the kernel sent it.
+    /// The list changed while the kernel sent it, or the end of a message is lost.
     pub(super) interrupted: bool,
 }
 

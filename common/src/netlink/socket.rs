@@ -24,10 +24,10 @@ const FIRST_PAUSE: Duration = Duration::from_millis(1);
 
 const LONGEST_PAUSE: Duration = Duration::from_millis(400);
 
-/// The largest message. The kernel packs a dump into messages of at most 32 KiB, unless a single object is larger
-/// (`netlink_dump` of `net/netlink/af_netlink.c`). The altnames of a link may have 64 KiB (`rtnl_alt_ifname`), and its
-/// other attributes a few KiB, as virtual functions are never asked for.
-const BUFFER_BYTES: usize = 128 * 1024;
+/// The kernel packs a dump into messages of at most this size when the reader offers it (`netlink_dump` of
+/// `net/netlink/af_netlink.c`). Only a single object can be larger: the altnames of a link may have 64 KiB
+/// (`rtnl_alt_ifname`). The buffer grows then.
+const BUFFER_BYTES: usize = 32 * 1024;
 
 /// The kernel serves a request inside `send`, so the answer is ready when `recv` is called. Only an answer
 /// that was dropped for lack of memory never arrives; it must cause an error, not a hang.
@@ -40,7 +40,7 @@ pub trait Wire {
     /// Whether the family has dump filters that old kernels ignored (`NETLINK_GET_STRICT_CHK`).
     const STRICT: bool;
     /// The message type, sent and received.
-    type Message: NetlinkSerializable + NetlinkDeserializable + std::fmt::Debug;
+    type Message: NetlinkSerializable + NetlinkDeserializable + Clone + std::fmt::Debug;
 }
 
 /// A netlink family: [`Route`](super::Route) or [`Rdma`](super::Rdma).
@@ -108,8 +108,10 @@ impl<F: Family> Socket<F> {
 
     /// Requests one object. Returns `None` if the answer has none.
     pub(super) fn get(&mut self, message: F::Message) -> Result<Option<F::Message>, Error> {
-        self.send(message, NLM_F_ACK)?;
-        let mut answers = self.receive()?;
+        let mut answers = whole(sleep, || {
+            self.send(message.clone(), NLM_F_ACK)?;
+            self.receive()
+        })?;
         if let Some(reason) = answers.undecoded.pop() {
             return Err(Error::Decode(reason));
         }
@@ -160,9 +162,10 @@ impl<F: Family> Socket<F> {
                 Err(e) => return Err(io::Error::from(e).into()),
             };
             let Some(bytes) = self.buffer.get(..size) else {
-                return Err(Error::Decode(format!(
-                    "{size} bytes do not fit into {BUFFER_BYTES}"
-                )));
+                // The end of the message is lost, so the request is repeated.
+                self.buffer.resize(size, 0);
+                answers.interrupted = true;
+                continue;
             };
             if answers.read(bytes)? == Progress::Complete {
                 return Ok(answers);
@@ -171,7 +174,7 @@ impl<F: Family> Socket<F> {
     }
 }
 
-/// Returns the first read during which the list did not change. Calls `pause` before each further read.
+/// Returns the first read that is complete, and during which the list did not change. Calls `pause` before each further read.
 fn whole<M>(
     mut pause: impl FnMut(Duration),
     mut read: impl FnMut() -> Result<Answers<M>, Error>,

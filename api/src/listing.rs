@@ -93,13 +93,18 @@ pub fn common_address(one: &IpPoolSpec, other: &IpPoolSpec) -> Option<IpAddr> {
 
 /// The addresses of `family` in the entry of a pool.
 pub fn addresses(listed: &PoolEntry, family: Family) -> IntervalSet {
-    let ends = listed
-        .stretches
-        .iter()
-        .filter_map(|s| Some((s.first.parse().ok()?, s.last.parse().ok()?)));
-    ends.filter(|(first, _): &(IpAddr, IpAddr)| Family::of(*first) == family)
-        .filter_map(|(first, last)| Interval::new(bits(first), bits(last)))
+    let stretches = listed.stretches.iter();
+    stretches
+        .filter_map(|stretch| interval(stretch, family))
         .collect()
+}
+
+/// The addresses of a stretch as numbers, if they are of `family`.
+fn interval(stretch: &AddressInterval, family: Family) -> Option<Interval> {
+    let (first, last): (IpAddr, IpAddr) = (stretch.first.parse().ok()?, stretch.last.parse().ok()?);
+    (Family::of(first) == family)
+        .then(|| Interval::new(bits(first), bits(last)))
+        .flatten()
 }
 
 /// The number of low bits in which the addresses of a block of the entry differ.
@@ -151,15 +156,30 @@ pub fn check(space: &AddressSpaceSpec, pool: &PoolEntry) -> Listing {
     Listing::Accepted(shared)
 }
 
-/// The entry of `pool` while the blocks in `kept`, which the pool has already, still exist.
+/// The entry of `pool` while the blocks in `kept`, which the pool has already, still exist. A stretch of the entry `before` that
+/// contains such a block stays as a whole, so a removed range is one stretch for any number of blocks.
 #[must_use]
-pub fn with_intervals_of(mut pool: PoolEntry, kept: &[BlockCidr]) -> PoolEntry {
-    for cidr in kept {
-        let family = Family::of(cidr.network().ip());
-        let outside = [cidr.interval()]
-            .into_iter()
-            .collect::<IntervalSet>()
-            .minus(&addresses(&pool, family));
+pub fn with_intervals_of(mut pool: PoolEntry, before: Option<&PoolEntry>, kept: &[BlockCidr]) -> PoolEntry {
+    for family in [Family::V4, Family::V6] {
+        let blocks = kept
+            .iter()
+            .filter(|cidr| Family::of(cidr.network().ip()) == family);
+        let blocks: IntervalSet = blocks.map(|cidr| cidr.interval()).collect();
+        let mut outside = blocks.minus(&addresses(&pool, family));
+        let mut earlier: Vec<(&AddressInterval, Interval)> = before
+            .iter()
+            .flat_map(|before| &before.stretches)
+            .filter_map(|stretch| Some((stretch, interval(stretch, family)?)))
+            .collect();
+        // The widest first, since it may contain others.
+        earlier.sort_by_key(|(_, interval)| std::cmp::Reverse(interval.count()));
+        for (stretch, interval) in earlier {
+            let whole: IntervalSet = [interval].into_iter().collect();
+            if !outside.both(&whole).is_empty() {
+                outside = outside.minus(&whole);
+                pool.stretches.push(stretch.clone());
+            }
+        }
         pool.stretches
             .extend(outside.intervals().iter().map(|i| AddressInterval {
                 first: family.address(i.first).to_string(),

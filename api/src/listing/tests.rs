@@ -69,12 +69,37 @@ fn a_pool_created_again_conflicts_with_other_blocks_of_the_earlier_one() {
 fn a_removed_range_stays_listed_while_it_contains_a_block() {
     let shrunk = entry(&accepted("one", "10.1.0.0/25", 16));
     let (inside, outside) = (cidr("10.1.0.16/28"), cidr("10.1.0.240/28"));
-    assert_eq!(with_intervals_of(shrunk.clone(), &[inside]), shrunk);
-    let wide = with_intervals_of(shrunk, &[inside, outside]);
+    let before = entry(&accepted("one", "10.1.0.0/24", 16));
+    assert_eq!(
+        with_intervals_of(shrunk.clone(), Some(&before), &[inside]),
+        shrunk
+    );
+    // Without an earlier entry the block itself is listed.
+    let alone = with_intervals_of(shrunk.clone(), None, &[inside, outside]);
+    assert!(addresses(&alone, Family::V4).contains(outside.interval().first));
+    let wide = with_intervals_of(shrunk.clone(), Some(&before), &[inside, outside]);
     assert!(addresses(&wide, Family::V4).contains(outside.interval().first));
     let other = AddressSpaceSpec { pools: vec![wide] };
     let rival = check(&other, &entry(&accepted("two", "10.1.0.128/25", 32)));
     assert!(matches!(rival, Listing::Conflict { .. }), "{rival:?}");
+}
+
+#[test]
+fn a_removed_range_with_many_blocks_is_listed_as_one_stretch() {
+    let before = entry(&accepted("one", "10.1.0.0/16", 16));
+    let blocks: Vec<BlockCidr> = (0..64).map(|i| cidr(&format!("10.1.{i}.0/28"))).collect();
+    let moved = entry(&accepted("one", "10.2.0.0/16", 16));
+    let wide = with_intervals_of(moved.clone(), Some(&before), &blocks);
+    assert!(wide.stretches.len() <= 64, "{}", wide.stretches.len());
+    let all = addresses(&wide, Family::V4);
+    assert!(blocks.iter().all(|block| all.contains(block.interval().first)));
+    let again = with_intervals_of(moved.clone(), Some(&wide), &blocks[1..]);
+    assert_eq!(again, wide, "the next rounds write nothing");
+    assert_eq!(
+        with_intervals_of(moved.clone(), Some(&again), &[]),
+        moved,
+        "the last block is gone"
+    );
 }
 
 #[test]

@@ -209,6 +209,8 @@ pub mod reason {
     pub const INVALID_SPEC: &str = "InvalidSpec";
     /// Another pool contains some of the addresses and divides them into blocks of another size.
     pub const CONFLICT: &str = "Conflict";
+    /// The API server refuses to list the pool in its address space.
+    pub const REFUSED: &str = "Refused";
     /// The pool is being deleted.
     pub const DELETING: &str = "Deleting";
     /// Another pool contains some of the addresses and divides them into the same blocks.

@@ -7,7 +7,7 @@ use api::accepted_pool::AcceptedPool;
 use api::block_layout::BlockCidr;
 use api::convert::cidr_of;
 use api::listing::{Listing, check, entry, with_intervals_of};
-use api::requests::{ReconcileError, WriteResult};
+use api::requests::{ApiError, ReconcileError, WriteResult};
 use api::{AddressSpace, AddressSpaceSpec, IpAddress, IpBlock, IpPool};
 use common::cni::Error;
 use kube::ResourceExt;
@@ -24,6 +24,8 @@ pub(super) enum Accepted {
     Invalid(Error),
     /// Another pool has some of its addresses and cuts them into other blocks.
     Conflict(String),
+    /// The API server refuses to list the pool in its address space.
+    Refused(String),
     /// Another client has changed the address space meanwhile. The next round tries again.
     Later,
 }
@@ -58,11 +60,10 @@ impl Leader {
         let space = spaces
             .iter()
             .find(|space| space.name_any() == accepted.spec.address_space)?;
-        let mut listed = with_intervals_of(
-            entry(accepted),
-            &self.blocks_of(accepted.name.as_str(), &space.name_any()),
-        );
-        let before = space.spec.pools.iter().find(|pool| pool.name == listed.name)?;
+        let kept = self.blocks_of(accepted.name.as_str(), &space.name_any());
+        let mut pools = space.spec.pools.iter();
+        let before = pools.find(|pool| pool.name == accepted.name.as_str())?;
+        let mut listed = with_intervals_of(entry(accepted), Some(before), &kept);
         listed.carry_over(before);
         match check(&space.spec, &listed) {
             Listing::Accepted(others) if *before == listed => Some(others),
@@ -80,14 +81,16 @@ impl Leader {
             .clone()
             .unwrap_or_else(|| AddressSpace::new(&name, AddressSpaceSpec::default()));
         let kept = self.blocks_of(accepted.name.as_str(), &name);
-        let mut listed = with_intervals_of(entry(&accepted), &kept);
+        let mut pools = wanted.spec.pools.iter();
+        let before = pools.position(|pool| pool.name == accepted.name.as_str());
+        let entry = entry(&accepted);
+        let mut listed = with_intervals_of(entry, before.map(|at| &wanted.spec.pools[at]), &kept);
         let others = match check(&wanted.spec, &listed) {
             Listing::Accepted(others) => others,
             Listing::Conflict { pool, ip } => {
                 return Ok(Accepted::Conflict(conflict(accepted.name.as_str(), &pool, ip)));
             }
         };
-        let before = wanted.spec.pools.iter().position(|pool| pool.name == listed.name);
         if let Some(at) = before {
             listed.carry_over(&wanted.spec.pools[at]);
         }
@@ -103,13 +106,15 @@ impl Leader {
         wanted.spec.pools.push(listed);
         wanted.spec.pools.sort_by(|a, b| a.name.cmp(&b.name));
         let written = match space {
-            None => self.context.api.create(&wanted).await?,
-            Some(_) => self.context.api.replace(&wanted).await?,
+            None => self.context.api.create(&wanted).await,
+            Some(_) => self.context.api.replace(&wanted).await,
         };
-        Ok(match written {
-            WriteResult::Applied(_) => Accepted::Yes(Box::new(accepted), others),
-            WriteResult::Conflict => Accepted::Later,
-        })
+        match written {
+            Ok(WriteResult::Applied(_)) => Ok(Accepted::Yes(Box::new(accepted), others)),
+            Ok(WriteResult::Conflict) => Ok(Accepted::Later),
+            Err(error @ ApiError::Rejected { .. }) => Ok(Accepted::Refused(error.to_string())),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// The blocks of a pool in an address space. A pool that was created again under its name may have blocks of the earlier pool in

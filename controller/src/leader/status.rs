@@ -63,6 +63,7 @@ impl Leader {
             }
             Accepted::Invalid(error) => rejected(&mut status, generation, reason::INVALID_SPEC, &error.msg),
             Accepted::Conflict(why) => rejected(&mut status, generation, reason::CONFLICT, why),
+            Accepted::Refused(why) => rejected(&mut status, generation, reason::REFUSED, why),
         };
         let in_force = match accepted {
             Accepted::Yes(accepted, _) => Some(*accepted),

@@ -3,7 +3,7 @@
 
 use agents::pools::{per_address, simple};
 use agents::{Attachment, Member, Site};
-use api::IpBlock;
+use api::{AddressSpace, IpBlock};
 use apiserver::Fault;
 use apiserver::install::until;
 use apiserver::objects::create;
@@ -11,8 +11,9 @@ use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{DeleteParams, Patch, PatchParams};
-use kube::{Api, ResourceExt};
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
+use kube::discovery::ApiResource;
+use kube::{Api, Resource, ResourceExt};
 use serde_json::json;
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -335,14 +336,14 @@ async fn a_label_that_an_edit_removes_from_a_selector_is_not_required_any_more()
     );
 }
 
-/// Makes the API server refuse every change of the block `name`, as a foreign webhook may. Returns when the refusal is
-/// in force.
-async fn refuse_changes(site: &Site, name: &str) {
+/// Makes the API server refuse every change of the object `name`, as a foreign webhook may. Returns when the refusal
+/// is in force.
+async fn refuse_changes<K: Resource<DynamicType = ()>>(site: &Site, name: &str) {
     let policy = json!({
         "metadata": { "name": "foreign" },
         "spec": {
             "matchConstraints": { "resourceRules": [{
-                "apiGroups": ["rdmanet.io"], "apiVersions": ["*"], "resources": ["ipblocks"], "operations": ["UPDATE", "DELETE"],
+                "apiGroups": ["rdmanet.io"], "apiVersions": ["*"], "resources": [K::plural(&())], "operations": ["UPDATE", "DELETE"],
             }] },
             "validations": [{ "expression": format!("oldObject.metadata.name != '{name}'"), "message": "not this one" }],
         },
@@ -356,16 +357,44 @@ async fn refuse_changes(site: &Site, name: &str) {
         binding,
     )
     .await;
-    let blocks: Api<IpBlock> = Api::all(site.admin.clone());
+    let objects: Api<DynamicObject> = Api::all_with(site.admin.clone(), &ApiResource::erase::<K>(&()));
     let dry = PatchParams {
         dry_run: true,
         ..PatchParams::default()
     };
     let touch = Patch::Merge(json!({ "metadata": { "labels": { "touched": "yes" } } }));
     until("the API server refuses changes", async || {
-        blocks.patch(name, &dry, &touch).await.is_err()
+        objects.patch(name, &dry, &touch).await.is_err()
     })
     .await;
+}
+
+/// Ends the refusal of [`refuse_changes`].
+async fn allow_changes(site: &Site) {
+    let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(site.admin.clone());
+    bindings
+        .delete("foreign", &DeleteParams::default())
+        .await
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_edit_that_the_api_server_refuses_to_list_is_reported() {
+    let (site, node) = Site::with_node().await;
+    site.simple("rail0", "10.1.0.0/24").await;
+    node.wait_active("rail0").await;
+    refuse_changes::<AddressSpace>(&site, "default").await;
+    site.edit("rail0", json!({ "spec": simple("10.2.0.0/24") })).await;
+    site.wait_condition("rail0", "Degraded", "True").await;
+    let (_, reason, message) = site.condition("rail0", "Ready").await;
+    assert!(
+        reason == "Refused" && message.contains("addressspaces/default") && message.contains("not this one"),
+        "{reason}: {message}"
+    );
+    let (serving, reason, _) = site.condition("rail0", "Serving").await;
+    assert_eq!((serving.as_str(), reason.as_str()), ("True", "EarlierSpec"));
+    allow_changes(&site).await;
+    site.wait_condition("rail0", "Ready", "True").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -389,18 +418,14 @@ async fn a_block_update_that_the_api_server_refuses_does_not_delay_other_blocks(
     };
     // The agent processes this block first.
     let first = names().await.remove(0);
-    refuse_changes(&site, &first).await;
+    refuse_changes::<IpBlock>(&site, &first).await;
     let selects_no_node = json!({ "spec": { "nodeSelector": { "matchLabels": { "rail": "7" } } } });
     site.edit("rail0", selects_no_node).await;
     until("the other block is returned", async || {
         names().await == [first.as_str()]
     })
     .await;
-    let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(site.admin.clone());
-    bindings
-        .delete("foreign", &DeleteParams::default())
-        .await
-        .unwrap();
+    allow_changes(&site).await;
     site.wait_blocks("rail0", 0).await;
 }
 

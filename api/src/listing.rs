@@ -91,6 +91,55 @@ pub fn common_address(one: &IpPoolSpec, other: &IpPoolSpec) -> Option<IpAddr> {
     })
 }
 
+/// A block that contains subnets of two pools, which have none of its addresses in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SplitBlock {
+    /// The block. It serves only the pool that claims it.
+    pub cidr: BlockCidr,
+    /// The greatest size of blocks that separates the two subnets.
+    pub size: u128,
+}
+
+/// The first block of `one`, not of its spec `before`, that both pools would claim for different addresses. A block may be larger
+/// than a subnet, and then reaches outside.
+pub fn split_block(
+    one: &AcceptedPool,
+    before: Option<&AcceptedPool>,
+    other: &AcceptedPool,
+) -> Option<SplitBlock> {
+    if !one.has_blocks() || !other.has_blocks() {
+        return None;
+    }
+    one.layouts.iter().find_map(|layout| {
+        let (family, shift) = (layout.family(), layout.shift());
+        other.layout(family).filter(|other| other.shift() == shift)?;
+        let subnets = |pool| -> IntervalSet {
+            let all = stretches(pool).into_iter();
+            all.filter_map(|stretch| interval(&stretch, family)).collect()
+        };
+        let (ours, theirs) = (subnets(one), subnets(other));
+        let known = before.map(subnets).unwrap_or_default();
+        let split = blocks_over(&ours, shift)
+            .minus(&blocks_over(&known, shift))
+            .both(&blocks_over(&theirs, shift))
+            .minus(&blocks_over(&ours.both(&theirs), shift));
+        let cidr = BlockCidr::containing(family.address(split.first_from(0)?), shift)?;
+        let first = |set: &IntervalSet| set.first_from(cidr.interval().first);
+        let size = 1_u128 << (first(&ours)? ^ first(&theirs)?).checked_ilog2()?;
+        Some(SplitBlock { cidr, size })
+    })
+}
+
+/// The addresses of all blocks of `2^shift` addresses that contain a member of `set`.
+fn blocks_over(set: &IntervalSet, shift: u32) -> IntervalSet {
+    let within = 1_u128.checked_shl(shift).map_or(u128::MAX, |size| size - 1);
+    let blocks = set.intervals().iter().map(|i| Interval {
+        first: i.first & !within,
+        last: i.last | within,
+    });
+    blocks.collect()
+}
+
 /// The addresses of `family` in the entry of a pool.
 pub fn addresses(listed: &PoolEntry, family: Family) -> IntervalSet {
     let stretches = listed.stretches.iter();

@@ -55,6 +55,55 @@ fn an_overlapping_pool_with_another_block_size_is_not_listed() {
 }
 
 #[test]
+fn two_subnets_in_one_block_are_found_with_the_size_that_separates_them() {
+    let split = |one: &AcceptedPool, other: &AcceptedPool| {
+        let found = split_block(one, None, other);
+        assert_eq!(found, split_block(other, None, one));
+        found.map(|split| (split.cidr.to_string(), split.size))
+    };
+    let block = |cidr: &str, size| Some((cidr.to_owned(), size));
+    let one = accepted("one", "10.5.0.0/27", 64);
+    assert_eq!(
+        split(&one, &accepted("two", "10.5.0.32/27", 64)),
+        block("10.5.0.0/26", 32)
+    );
+    assert_eq!(
+        split(
+            &accepted("one", "10.5.0.8/29", 64),
+            &accepted("two", "10.5.0.16/29", 64)
+        ),
+        block("10.5.0.0/26", 16)
+    );
+    assert_eq!(
+        split(&one, &accepted("two", "10.5.0.64/27", 64)),
+        None,
+        "another block"
+    );
+    assert_eq!(
+        split(&one, &accepted("two", "10.5.0.32/27", 32)),
+        None,
+        "another size"
+    );
+    assert_eq!(
+        split(&one, &accepted("two", "10.5.0.0/26", 64)),
+        None,
+        "common addresses"
+    );
+    assert_eq!(
+        split_block(&one, Some(&one), &accepted("two", "10.5.0.32/27", 64)),
+        None,
+        "an edit of anything else"
+    );
+    let mut each = spec("10.5.0.32/27", 64);
+    each["allocation"] = json!("PerAddress");
+    assert_eq!(
+        split(&one, &accepted_pool("two", &each).unwrap()),
+        None,
+        "no blocks"
+    );
+}
+
+#[test]
 fn a_pool_created_again_conflicts_with_other_blocks_of_the_earlier_one() {
     let mut earlier = entry(&accepted("one", "10.1.0.0/24", 16));
     earlier.uid = "earlier".to_owned();

@@ -49,7 +49,7 @@ impl Leader {
             self.context.api.replace_metadata(&wanted).await?;
             return Ok(());
         }
-        let accepted = self.accept(accepted).await?;
+        let accepted = self.accept(pool, accepted).await?;
         self.write_status(pool, accepted).await
     }
 
@@ -71,7 +71,7 @@ impl Leader {
         }
     }
 
-    async fn accept(&self, accepted: AcceptedPool) -> Result<Accepted, ReconcileError> {
+    async fn accept(&self, pool: &IpPool, accepted: AcceptedPool) -> Result<Accepted, ReconcileError> {
         if let Some(others) = self.is_listed(&accepted) {
             return Ok(Accepted::Yes(Box::new(accepted), others));
         }
@@ -91,6 +91,9 @@ impl Leader {
                 return Ok(Accepted::Conflict(conflict(accepted.name.as_str(), &pool, ip)));
             }
         };
+        if let Some(conflict) = self.split_conflict(pool, &accepted, &wanted.spec) {
+            return Ok(Accepted::Conflict(conflict));
+        }
         if let Some(at) = before {
             listed.carry_over(&wanted.spec.pools[at]);
         }

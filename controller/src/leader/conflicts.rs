@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Blocks and addresses that a pool has left behind, and that another pool would cut into other blocks.
+//! Blocks and addresses that keep a pool out of its address space: those that a pool has left behind and another one would cut
+//! into other blocks, and blocks that two pools would claim for different addresses.
 //!
 //! Invariant: a node that claims a block finds each address object in it by the name of that block (`spec.block`). So the
 //! controller lists no pool whose addresses contain a block, or an address object, of another cut.
 
 use super::Leader;
+use api::accepted_pool::AcceptedPool;
 use api::block_layout::BlockCidr;
-use api::convert::{ip_in, named_block};
-use api::listing::{addresses, shift};
+use api::convert::{cidr_of, ip_in, named_block};
+use api::listing::{Listing, addresses, check, find_entry, shift, split_block};
 use api::requests::ReconcileError;
-use api::{IpAddress, IpBlock, PoolEntry};
+use api::{AddressSpaceSpec, IpAddress, IpBlock, IpPool, PoolEntry};
 use ipam::interval::IntervalSet;
 use ipam::range::{Family, bits};
+use kube::ResourceExt;
+use kube::runtime::reflector::ObjectRef;
 use std::borrow::Borrow;
+use std::sync::Arc;
 
 /// The addresses that a pool adds to the list of its address space.
 pub(super) struct AddedAddresses<'a> {
@@ -88,6 +93,61 @@ impl<'a> AddedAddresses<'a> {
 }
 
 impl Leader {
+    /// Describes a block that the spec adds to the pool and that contains a subnet of another listed pool. The first of the two
+    /// pools that claims the block has it, so the other one could never use its own addresses there.
+    pub(super) fn split_conflict(
+        &self,
+        pool: &IpPool,
+        accepted: &AcceptedPool,
+        space: &AddressSpaceSpec,
+    ) -> Option<String> {
+        let before = AcceptedPool::of(pool).ok().flatten();
+        space.pools.iter().find_map(|listed| {
+            let other = self.context.pools.get(&ObjectRef::new(&listed.name))?;
+            if listed.name == accepted.name.as_str() || other.uid().as_ref() != Some(&listed.uid) {
+                return None;
+            }
+            // The watch may not show yet that the pool was accepted.
+            let theirs = AcceptedPool::of(&other).ok().flatten();
+            let theirs = theirs.or_else(|| AcceptedPool::new(&other, &other.spec, 0).ok())?;
+            let split = split_block(accepted, before.as_ref(), &theirs)?;
+            let member = match Family::of(split.cidr.network().ip()) {
+                Family::V4 => "v4",
+                Family::V6 => "v6",
+            };
+            Some(format!(
+                "block {} contains addresses of pool {} too, and a block serves one pool only; make both pools anew with blockSize.{member}: {} or smaller",
+                split.cidr.name(&accepted.spec.address_space),
+                listed.name,
+                split.size
+            ))
+        })
+    }
+
+    /// The blocks of other pools that have addresses in common with this one.
+    pub(super) fn blocks_of_others(&self, accepted: &AcceptedPool) -> Vec<Arc<IpBlock>> {
+        let name = &accepted.spec.address_space;
+        let spaces = self.spaces();
+        let others = spaces
+            .iter()
+            .find(|space| space.name_any() == *name)
+            .and_then(
+                |space| match check(&space.spec, find_entry(&space.spec, accepted)?) {
+                    Listing::Accepted(others) => Some(others),
+                    Listing::Conflict { .. } => None,
+                },
+            );
+        let others = others.unwrap_or_default();
+        if others.is_empty() {
+            return Vec::new();
+        }
+        let is_theirs = |block: &Arc<IpBlock>| {
+            let is_here = |cidr: BlockCidr| cidr.name(name) == block.name_any();
+            others.contains(&block.spec.pool) && cidr_of(block).is_some_and(is_here)
+        };
+        self.blocks().into_iter().filter(is_theirs).collect()
+    }
+
     /// Searches for a block or an address object of another cut in the addresses that a pool adds to the list. Both are read past
     /// every cache, because a pool that was removed from the list may have left some.
     pub(super) async fn left_conflict(

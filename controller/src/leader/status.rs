@@ -135,7 +135,9 @@ impl Leader {
         accepted: &AcceptedPool,
         status: &mut IpPoolStatus,
     ) -> Vec<ConditionState> {
-        let usage = Usage::of(accepted, blocks, &self.addresses);
+        let mut all = blocks.to_vec();
+        all.extend(self.blocks_of_others(accepted));
+        let usage = Usage::of(accepted, &all, &self.addresses);
         let conditions = usage_conditions(&usage);
         status.counters = Some(usage.counters);
         conditions

@@ -35,7 +35,7 @@ struct BlockTotals {
     used: i64,
     /// Free addresses in these blocks.
     free: i64,
-    /// Usable addresses of the pool that lie in these blocks.
+    /// Usable addresses of the pool that lie in blocks, of this pool or another one.
     claimed: u128,
     excluded: i64,
     outside: u64,
@@ -80,7 +80,8 @@ pub(super) fn free_of_shared(
 }
 
 impl Usage {
-    /// The utilization of the pool in force with its `blocks`. `addresses` may contain objects of other pools.
+    /// The utilization of the pool in force with its `blocks`. `blocks` and `addresses` may contain those of other pools: an address
+    /// in a block of another pool is not free for this one.
     pub(super) fn of(
         accepted: &AcceptedPool,
         blocks: &[Arc<IpBlock>],
@@ -121,6 +122,11 @@ impl BlockTotals {
     }
 
     fn add(&mut self, accepted: &AcceptedPool, block: &IpBlock, addresses: &[impl Borrow<IpAddress>]) {
+        if block.spec.pool != accepted.name.as_str() {
+            let usable = cidr_of(block).map_or(0, |cidr| usable(accepted, cidr));
+            self.claimed = self.claimed.saturating_add(usable);
+            return;
+        }
         self.blocks = self.blocks.saturating_add(1);
         let is_shared = block.spec.state == BlockState::Shared;
         // The last report about a shared block may be from the time when it had an owner.
@@ -139,8 +145,7 @@ impl BlockTotals {
             // Exclusions cover the whole block.
             return;
         }
-        let layout = accepted.layout(Family::of(cidr.network().ip()));
-        let usable = layout.map_or(0, |layout| layout.usable(cidr).count());
+        let usable = usable(accepted, cidr);
         self.claimed = self.claimed.saturating_add(usable);
         let free = match (&block.status, block.spec.state) {
             (_, BlockState::Shared) => saturate(free_of_shared(accepted, block, addresses)),
@@ -155,9 +160,9 @@ impl BlockTotals {
 
 impl AddressTotals {
     fn of(accepted: &AcceptedPool, blocks: &[Arc<IpBlock>], addresses: &[impl Borrow<IpAddress>]) -> Self {
-        let unshared = blocks
-            .iter()
-            .filter(|block| block.spec.state != BlockState::Shared);
+        let is_own = |block: &&Arc<IpBlock>| block.spec.pool == accepted.name.as_str();
+        let own = blocks.iter().filter(is_own);
+        let unshared = own.filter(|block| block.spec.state != BlockState::Shared);
         let nodes: HashMap<&str, &str> = unshared
             .map(|block| (block.spec.cidr.as_str(), block.spec.owner.node.as_str()))
             .collect();
@@ -180,6 +185,12 @@ impl AddressTotals {
         }
         all
     }
+}
+
+/// The number of addresses of a block that the pool allocates.
+fn usable(accepted: &AcceptedPool, cidr: BlockCidr) -> u128 {
+    let layout = accepted.layout(Family::of(cidr.network().ip()));
+    layout.map_or(0, |layout| layout.usable(cidr).count())
 }
 
 /// Whether the pool allocates the address to any pod. Reserved and excluded addresses are not allocatable.

@@ -219,6 +219,51 @@ async fn overlapping_pools_with_different_block_sizes_are_not_both_accepted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_pool_whose_block_contains_a_subnet_of_another_pool_is_not_accepted() {
+    let (site, node) = Site::with_node().await;
+    site.simple("one", "10.1.0.0/29").await;
+    node.wait_active("one").await;
+    site.simple("two", "10.1.0.8/29").await;
+    let (ready, reason, message) = judged(&site, "two").await;
+    assert_eq!(
+        (ready.as_str(), reason.as_str()),
+        ("False", "Conflict"),
+        "{message}"
+    );
+    for part in ["default-4-0a010000-28", "pool one", "blockSize.v4: 8"] {
+        assert!(message.contains(part), "{part}: {message}");
+    }
+    // Blocks that end with the subnets are apart.
+    let mut small = simple("10.2.0.0/29");
+    small["blockSize"]["v4"] = json!(8);
+    site.pool("three", small.clone()).await;
+    small["ranges"][0]["subnet"] = json!("10.2.0.8/29");
+    site.pool("four", small).await;
+    for pool in ["three", "four"] {
+        site.wait_condition(pool, "Ready", "True").await;
+        node.wait_active(pool).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_whose_only_block_another_pool_has_is_exhausted() {
+    let (site, node) = Site::with_node().await;
+    site.simple("one", "10.1.0.0/28").await;
+    node.wait_active("one").await;
+    site.simple("two", "10.1.0.0/28").await;
+    site.wait_condition("two", "Exhausted", "True").await;
+    assert_eq!(site.counters("two").await.free, 0);
+    until("ADD reports the exhausted pool", async || {
+        node.error("two", &Attachment::of("pod"))["code"] == 110
+    })
+    .await;
+    site.delete("one").await;
+    node.wait_active("two").await;
+    site.wait_condition("two", "Exhausted", "False").await;
+    node.add_soon("two", &Attachment::of("pod")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_mistyped_address_space_of_an_overlapping_pool_is_reported() {
     let site = Site::new().await;
     site.simple("rail0", "10.1.0.0/24").await;

@@ -147,3 +147,22 @@ fn free_addresses_are_counted_in_unclaimed_active_and_shared_blocks() {
         "it may have some"
     );
 }
+
+#[test]
+fn addresses_in_a_block_of_another_pool_are_not_free() {
+    let accepted = pool(&json!({
+        "ranges": [{ "subnet": "10.1.0.0/27", "gateway": "none" }], "blockSize": { "v4": 16 },
+    }));
+    let mut theirs = block("10.1.0.0/28", "a", "Active", &json!({ "used": 3, "free": 12 }));
+    Arc::make_mut(&mut theirs).spec.pool = "other".to_owned();
+    let one = Usage::of(&accepted, &[theirs.clone()], &NO_OBJECTS);
+    let counters = &one.counters;
+    assert_eq!(
+        (counters.used, counters.blocks, counters.free, counters.unclaimed),
+        (0, 0, 15, 15)
+    );
+    let mut second = block("10.1.0.16/28", "b", "Draining", &Value::Null);
+    Arc::make_mut(&mut second).spec.pool = "other".to_owned();
+    let both = Usage::of(&accepted, &[theirs, second], &NO_OBJECTS);
+    assert!(both.is_exhausted && both.counters.free == 0, "{both:?}");
+}

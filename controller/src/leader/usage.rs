@@ -49,6 +49,8 @@ struct AddressTotals {
     used: i64,
     /// Address objects that take a usable address of a pool without blocks.
     taken: u128,
+    /// Address objects in use that lie in the ranges and are excluded, and that no block's owner counts.
+    excluded: u64,
     oldest: Option<Time>,
 }
 
@@ -106,7 +108,9 @@ impl Usage {
                 oldest: inside.oldest.into_iter().chain(objects.oldest).min(),
             },
             is_exhausted: unclaimed == 0 && inside.free == 0,
-            excluded: u64::try_from(inside.excluded).unwrap_or_default(),
+            excluded: u64::try_from(inside.excluded)
+                .unwrap_or_default()
+                .saturating_add(objects.excluded),
             outside: inside.outside,
         }
     }
@@ -181,6 +185,7 @@ impl AddressTotals {
                 continue;
             }
             all.used = all.used.saturating_add(1);
+            all.excluded += u64::from(is_bound && is_excluded(accepted, &spec.address));
             all.taken += u128::from(!accepted.has_blocks() && is_allocatable(accepted, &spec.address));
         }
         all
@@ -198,6 +203,14 @@ fn is_allocatable(accepted: &AcceptedPool, address: &str) -> bool {
     address
         .parse()
         .is_ok_and(|ip: IpAddr| accepted.ranges.usable(Family::of(ip)).contains(bits(ip)))
+}
+
+/// Whether the address lies between the first and the last address of a range that excludes it.
+fn is_excluded(accepted: &AcceptedPool, address: &str) -> bool {
+    address.parse().is_ok_and(|ip: IpAddr| {
+        let reaches = BlockCidr::containing(ip, 0).is_some_and(|cidr| accepted.reaches(cidr));
+        reaches && accepted.ranges.range_of(ip).is_none()
+    })
 }
 
 /// The number in the type of an object's field; too large numbers become the maximum.

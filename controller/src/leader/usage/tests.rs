@@ -166,3 +166,19 @@ fn addresses_in_a_block_of_another_pool_are_not_free() {
     let both = Usage::of(&accepted, &[theirs, second], &NO_OBJECTS);
     assert!(both.is_exhausted && both.counters.free == 0, "{both:?}");
 }
+
+#[test]
+fn an_address_object_in_use_that_an_edit_excludes_is_counted() {
+    let accepted = pool(&json!({
+        "ranges": [{ "subnet": "10.1.0.0/28", "gateway": "none", "exclude": ["10.1.0.5", "10.1.0.6"] }],
+        "allocation": "PerAddress",
+    }));
+    let addresses = [
+        address("10.1.0.5", "10.1.0.5/32", "a", "Bound"),
+        address("10.1.0.6", "10.1.0.6/32", "a", "Kept"),
+        address("10.1.0.7", "10.1.0.7/32", "a", "Bound"),
+        // No range reaches this one.
+        address("10.2.0.5", "10.2.0.5/32", "a", "Bound"),
+    ];
+    assert_eq!(Usage::of(&accepted, &[], &addresses).excluded, 1);
+}

@@ -23,8 +23,8 @@ pub(super) fn has_port(path: &Path, guid: Guid) -> bool {
     });
     ports.any(|port| {
         let text = fs::read_to_string(port.join("gids/0")).unwrap_or_default();
-        let gid = text.trim().parse::<Ipv6Addr>();
-        gid.is_ok_and(|gid| gid.octets()[8..] == guid.0.to_be_bytes())
+        let first = text.trim().parse::<Ipv6Addr>();
+        first.is_ok_and(|first| first.octets()[8..] == guid.0.to_be_bytes())
     })
 }
 

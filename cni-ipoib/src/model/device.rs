@@ -134,6 +134,15 @@ impl State {
         }
     }
 
+    /// Whether the link has no secret for IPv6 addresses, which the mode `stable_secret` needs (`check_stable_privacy` of
+    /// `net/ipv6/addrconf.c`).
+    pub(super) fn lacks_secret(&self, side: Side, index: u32) -> bool {
+        let name = self.on(side).iter().find(|link| link.index == index);
+        let name = name.map(|link| link.name.as_str()).unwrap_or_default();
+        let mut of_link = self.left.sysctls.iter().filter(|(of, _)| of == name);
+        !of_link.any(|(_, own)| own.contains_key("ipv6/conf/stable_secret"))
+    }
+
     /// IPv6 begins or ends on a link of the host. With `arp off` it does not look for duplicate addresses
     /// (`ipv6_add_dev`).
     pub(super) fn renew_ipv6(&mut self, link: &Link) {

@@ -2,7 +2,6 @@
 use super::device::LostState;
 use super::function::Virtual;
 use super::rdma::Subsystem;
-use crate::intent::Sysctls;
 use crate::kernel::{Kernel, Side};
 use common::netlink::{
     Added, AddrGenMode, Address, Error, IPV6_MIN_MTU, Ipv4Settings, Link, LinkChange, NewLink, RouteEntry,
@@ -260,7 +259,7 @@ impl Model {
             return self.enslave(side, index, master);
         }
         let (cap, carrier) = (self.mtu_cap, self.is_lit(side, index));
-        let sysctls = self.state.left.sysctls.clone();
+        let lacks_secret = self.state.lacks_secret(side, index);
         let of_new_mtu = change.mtu.map(|mtu| self.state.addr_gen_mode(cap.min(mtu)));
         let taken = |name: &str| {
             let others = self.state.on(side).iter().filter(|other| other.index != index);
@@ -284,11 +283,7 @@ impl Model {
         if change.addr_gen_mode.is_some() && link.addr_gen_mode.is_none() {
             return errno(Errno::EAFNOSUPPORT);
         }
-        // check_stable_privacy of net/ipv6/addrconf.c
-        let secret = |of: &Sysctls| of.contains_key("ipv6/conf/stable_secret");
-        if change.addr_gen_mode == Some(AddrGenMode::StablePrivacy)
-            && !sysctls.iter().any(|(of, own)| *of == link.name && secret(own))
-        {
+        if change.addr_gen_mode == Some(AddrGenMode::StablePrivacy) && lacks_secret {
             return errno(Errno::EINVAL);
         }
         change.group.inspect(|group| link.group = *group);

@@ -47,7 +47,7 @@ impl Socket<Rdma> {
 
     /// Whether the node's namespaces share the RDMA devices.
     pub fn netns_mode(&mut self) -> Result<NetnsMode, Error> {
-        let answer = self.get(Message::new(Command::SystemGet, []))?;
+        let answer = self.get(&Message::new(Command::SystemGet, []))?;
         let mode =
             answer
                 .iter()

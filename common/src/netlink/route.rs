@@ -76,7 +76,7 @@ impl Socket<Route> {
     }
 
     fn one_link(&mut self, request: LinkMessage) -> Result<Option<Link>, Error> {
-        match self.get(Message::GetLink(request)) {
+        match self.get(&Message::GetLink(request)) {
             Ok(Some(Message::NewLink(link))) => Ok(Some(Link::decode(link))),
             Ok(other) => Err(Error::Unexpected(format!("{other:?} to RTM_GETLINK"))),
             Err(e) if e.is(Errno::ENODEV) => Ok(None),
@@ -130,7 +130,8 @@ impl Socket<Route> {
     /// and its MTU becomes that of the mode.
     ///
     /// # Errors
-    /// `EOPNOTSUPP`: the link is of another kind.
+    /// `EOPNOTSUPP`: the link is of another kind. `EBUSY`: the kernel gave up its lock of links in the middle of the request,
+    /// and another process has it (`ipoib_set_mode` of `ipoib_main.c`).
     pub fn change_ipoib(&mut self, index: u32, mode: IpoibMode, umcast: bool) -> Result<(), Error> {
         self.change(Message::NewLink(new_link::ipoib_change(index, mode, umcast)), 0)
     }

@@ -107,7 +107,7 @@ impl<F: Family> Socket<F> {
     }
 
     /// Requests one object. Returns `None` if the answer has none.
-    pub(super) fn get(&mut self, message: F::Message) -> Result<Option<F::Message>, Error> {
+    pub(super) fn get(&mut self, message: &F::Message) -> Result<Option<F::Message>, Error> {
         let mut answers = whole(sleep, || {
             self.send(message.clone(), NLM_F_ACK)?;
             self.receive()

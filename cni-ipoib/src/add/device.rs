@@ -74,6 +74,7 @@ fn plan_for(
     let grant = grant(context, others, &host)?;
     let carried = facts.carried.saved.clone();
     let mut snapshot = snapshot::take(context.kernel, &host.master, facts.path.clone(), carried)?;
+    snapshot.port = facts.port;
     if let (Some(guid), Some(function)) = (moved.guid, &facts.function) {
         function::physical_link(context.kernel, function)?;
         snapshot = snapshot.of_function(function.clone(), guid);

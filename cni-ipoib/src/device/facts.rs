@@ -17,6 +17,8 @@ use std::path::PathBuf;
 pub struct Facts {
     /// The directory of its device in sysfs.
     pub path: Option<PathBuf>,
+    /// The number of its port on that device.
+    pub port: Option<u32>,
     /// The PCI function.
     pub pci: Option<PciAddress>,
     /// A description, if it is not a hardware link.
@@ -57,7 +59,9 @@ impl Facts {
     ) -> Result<Self, Error> {
         let link = &host.master;
         let all = links(kernel, Side::Host)?;
-        let path = sysfs.behind(link).map(|behind| behind.path);
+        let behind = sysfs.behind(link);
+        let port = behind.as_ref().and_then(|behind| behind.port);
+        let path = behind.map(|behind| behind.path);
         let hardware = Hardware::of(link, path.clone());
         let mut facts = Self {
             pci: sysfs.pci_of_netdev(&link.name),
@@ -73,6 +77,7 @@ impl Facts {
             holder: holder(&hardware, written),
             guids: guids(sysfs, &hardware, &all, written)?,
             path,
+            port,
             ..Self::default()
         };
         let master = link

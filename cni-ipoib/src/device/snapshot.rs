@@ -29,6 +29,7 @@ pub fn take(
     Ok(Snapshot {
         boot: boot()?,
         hardware: Hardware::of(link, path),
+        port: None,
         name: link.name.clone(),
         altnames: link.altnames.clone(),
         alias: link.alias.clone(),

@@ -58,6 +58,9 @@ pub struct Snapshot {
     pub boot: String,
     /// The identity of the link.
     pub hardware: Hardware,
+    /// The number of its port on its device, from 1; `None` in a snapshot of an earlier version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u32>,
     /// Its name on the host.
     pub name: String,
     /// Its altnames.

@@ -116,6 +116,10 @@ impl Returning<'_> {
                 None => {}
             }
             if Instant::now() > deadline {
+                if let Some(owner) = owner_of_successor(was, self.others) {
+                    tracing::warn!(link = was.name, %owner, "link is gone: its driver created another one, which a pod has; nothing to restore");
+                    return Ok(());
+                }
                 return Err(DeviceError::Away {
                     link: was.name.clone(),
                     waited: timeout,
@@ -127,8 +131,8 @@ impl Returning<'_> {
     }
 }
 
-/// The link in the pod. A pod may change the GUID in the address of an `IPoIB` link. Then the device identifies the link,
-/// unless it is the link of another attachment.
+/// The link in the pod. A pod may change the GUID in the address of an `IPoIB` link. Then the device identifies the link, or
+/// before Linux 5.14 the queue pair, unless it is the link of another attachment.
 fn find_in_pod(kernel: &mut dyn Kernel, was: &Snapshot, others: &[Written]) -> Result<Option<Link>, Error> {
     let hardware = &was.hardware;
     let mut all = links(kernel, Side::Pod)?;
@@ -139,12 +143,17 @@ fn find_in_pod(kernel: &mut dyn Kernel, was: &Snapshot, others: &[Written]) -> R
         let mut their = others.iter().filter_map(|of| of.intent.device.as_ref());
         their.any(|their| their.hardware.is(link))
     };
-    Ok(all
-        .into_iter()
-        .find(|link| hardware.is_device_of(link) && !of_other(link)))
+    let has_pair = |link: &Link| {
+        let pair = link.address.queue_pair();
+        pair.is_some() && pair == was.address.queue_pair()
+    };
+    let is_it = |link: &Link| {
+        hardware.is_device_of(link) || link.device.is_none() && !is_made_by_software(link) && has_pair(link)
+    };
+    Ok(all.into_iter().find(|link| is_it(link) && !of_other(link)))
 }
 
-/// A link of the same device as a recorded link, with another GUID or permanent address.
+/// A link of the same port as a recorded link, with another GUID or permanent address.
 enum Readdressed {
     /// The recorded link, whose port still has the recorded GUID.
     ByPod(Link),
@@ -152,33 +161,41 @@ enum Readdressed {
     ByDriver(Link),
 }
 
-/// The link on the host that is, or follows, the link `was`. `None` if a port of the device has no link on the host,
-/// because that port may be the one that has the link `was`.
+/// The link on the host that is, or follows, the link `was`.
 fn readdressed(kernel: &mut dyn Kernel, sysfs: &Sysfs, was: &Snapshot) -> Result<Option<Readdressed>, Error> {
     let hardware = &was.hardware;
-    let Some(path) = &hardware.path else {
+    let (Some(path), Some(port)) = (&hardware.path, was.port) else {
         return Ok(None);
     };
     let mut present = links(kernel, Side::Host)?;
-    present.retain(|link| !is_made_by_software(link) && sysfs.behind(link).is_some_and(|b| b.path == *path));
+    let on_port = |link: &Link| {
+        let behind = sysfs.behind(link);
+        behind.is_some_and(|behind| behind.path == *path && behind.port == Some(port))
+    };
+    present.retain(|link| !is_made_by_software(link) && on_port(link));
     // It may have returned since the caller looked for it.
     if present.iter().any(|link| hardware.is(link)) {
         return Ok(None);
     }
     let devices = facts::all(sysfs)?;
-    let has_guid = |link: &&Link| {
-        let port = sysfs.port_of(&devices, link);
-        hardware.port_guid.is_some() && port.and_then(|(_, port)| port.guid()) == hardware.port_guid
+    Ok(present.into_iter().next().map(|link| {
+        let guid = sysfs.port_of(&devices, &link).and_then(|(_, port)| port.guid());
+        if guid.is_some() && guid == hardware.port_guid {
+            Readdressed::ByPod(link)
+        } else {
+            Readdressed::ByDriver(link)
+        }
+    }))
+}
+
+/// The living attachment that has the link that follows `was` on its port.
+fn owner_of_successor<'o>(was: &Snapshot, others: &'o [Written]) -> Option<&'o Written> {
+    let follows = |their: &Snapshot| {
+        let same = their.hardware.path == was.hardware.path && their.port == was.port;
+        same && was.port.is_some() && !their.hardware.is_same(&was.hardware)
     };
-    if let Some(link) = present.iter().find(has_guid) {
-        return Ok(Some(Readdressed::ByPod(link.clone())));
-    }
-    let own = devices.iter().filter(|device| device.path.as_ref() == Some(path));
-    let ports: usize = own.map(|device| device.ports.len()).sum();
-    // The RDMA device of a link of InfiniBand may be in the pod. It moves with the link.
-    let all_present = present.len() >= ports.max(1) && (ports > 0 || hardware.port_guid.is_none());
-    let other = present.into_iter().next().filter(|_| all_present);
-    Ok(other.map(Readdressed::ByDriver))
+    let mut others = others.iter();
+    others.find(|of| of.intent.device.as_ref().is_some_and(follows) && of.lives())
 }
 
 fn has(other: &Written, was: &Snapshot) -> bool {

@@ -9,6 +9,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// The greatest number of stretches in an entry.
+pub(crate) const MAX_STRETCHES: usize = 64;
+
 /// The pools of an address space that nodes may take blocks of.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[kube(
@@ -55,7 +58,7 @@ pub struct PoolEntry {
     pub shift_v6: u8,
     /// Its addresses. They are whole subnets as a rule, so that an edit of an exclusion changes nothing here.
     #[serde(default)]
-    #[schemars(length(max = 64))]
+    #[schemars(length(max = MAX_STRETCHES))]
     pub stretches: Vec<AddressInterval>,
     /// A node whose Node object is gone owned blocks of the pool. Its machine may still use their addresses, so a node that
     /// claims a block from now on probes each address before its first use.

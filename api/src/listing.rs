@@ -9,7 +9,7 @@
 //! that has created an object reads the list afterwards.
 
 use crate::accepted_pool::AcceptedPool;
-use crate::address_space::{AddressInterval, AddressSpaceSpec, PoolEntry};
+use crate::address_space::{AddressInterval, AddressSpaceSpec, MAX_STRETCHES, PoolEntry};
 use crate::block_layout::{BlockCidr, BlockLayout};
 use crate::pool::{Allocation, IpPoolSpec};
 use ipam::interval::{Interval, IntervalSet};
@@ -205,37 +205,57 @@ pub fn check(space: &AddressSpaceSpec, pool: &PoolEntry) -> Listing {
     Listing::Accepted(shared)
 }
 
-/// The entry of `pool` while the blocks in `kept`, which the pool has already, still exist. A stretch of the entry `before` that
-/// contains such a block stays as a whole, so a removed range is one stretch for any number of blocks.
+/// The entry of `pool` while the blocks in `kept`, which the pool has already, still exist. It has the addresses of these blocks
+/// too. If that makes more stretches than an entry may have, each stretch of the entry `before` that contains such a block stays
+/// as a whole, so a removed range is one stretch for any number of blocks.
 #[must_use]
 pub fn with_intervals_of(mut pool: PoolEntry, before: Option<&PoolEntry>, kept: &[BlockCidr]) -> PoolEntry {
-    for family in [Family::V4, Family::V6] {
+    let outside = |family| -> IntervalSet {
         let blocks = kept
             .iter()
             .filter(|cidr| Family::of(cidr.network().ip()) == family);
         let blocks: IntervalSet = blocks.map(|cidr| cidr.interval()).collect();
-        let mut outside = blocks.minus(&addresses(&pool, family));
-        let mut earlier: Vec<(&AddressInterval, Interval)> = before
-            .iter()
-            .flat_map(|before| &before.stretches)
-            .filter_map(|stretch| Some((stretch, interval(stretch, family)?)))
-            .collect();
-        // The widest first, since it may contain others.
-        earlier.sort_by_key(|(_, interval)| std::cmp::Reverse(interval.count()));
-        for (stretch, interval) in earlier {
-            let whole: IntervalSet = [interval].into_iter().collect();
-            if !outside.both(&whole).is_empty() {
-                outside = outside.minus(&whole);
-                pool.stretches.push(stretch.clone());
-            }
+        blocks.minus(&addresses(&pool, family))
+    };
+    let outside = [Family::V4, Family::V6].map(|family| (family, outside(family)));
+    let count: usize = outside.iter().map(|(_, set)| set.intervals().len()).sum();
+    let is_short = pool.stretches.len() + count <= MAX_STRETCHES;
+    for (family, mut outside) in outside {
+        if !is_short {
+            let whole = earlier_stretches(before, family, &mut outside);
+            pool.stretches.extend(whole);
         }
-        pool.stretches
-            .extend(outside.intervals().iter().map(|i| AddressInterval {
-                first: family.address(i.first).to_string(),
-                last: family.address(i.last).to_string(),
-            }));
+        let rest = outside.intervals().iter().map(|i| AddressInterval {
+            first: family.address(i.first).to_string(),
+            last: family.address(i.last).to_string(),
+        });
+        pool.stretches.extend(rest);
     }
     pool
+}
+
+/// The stretches of `before` that contain a member of `outside`, from which it takes their addresses.
+fn earlier_stretches(
+    before: Option<&PoolEntry>,
+    family: Family,
+    outside: &mut IntervalSet,
+) -> Vec<AddressInterval> {
+    let mut earlier: Vec<(&AddressInterval, Interval)> = before
+        .iter()
+        .flat_map(|before| &before.stretches)
+        .filter_map(|stretch| Some((stretch, interval(stretch, family)?)))
+        .collect();
+    // The widest first, since it may contain others.
+    earlier.sort_by_key(|(_, interval)| std::cmp::Reverse(interval.count()));
+    let mut found = Vec::new();
+    for (stretch, interval) in earlier {
+        let whole: IntervalSet = [interval].into_iter().collect();
+        if !outside.both(&whole).is_empty() {
+            *outside = outside.minus(&whole);
+            found.push(stretch.clone());
+        }
+    }
+    found
 }
 
 /// Whether the space lists the pool with `ip`, cut as `accepted` cuts it. An edit that is not known here yet may have removed

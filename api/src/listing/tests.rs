@@ -142,13 +142,28 @@ fn a_removed_range_with_many_blocks_is_listed_as_one_stretch() {
     assert!(wide.stretches.len() <= 64, "{}", wide.stretches.len());
     let all = addresses(&wide, Family::V4);
     assert!(blocks.iter().all(|block| all.contains(block.interval().first)));
-    let again = with_intervals_of(moved.clone(), Some(&wide), &blocks[1..]);
-    assert_eq!(again, wide, "the next rounds write nothing");
     assert_eq!(
-        with_intervals_of(moved.clone(), Some(&again), &[]),
+        with_intervals_of(moved.clone(), Some(&wide), &blocks),
+        wide,
+        "the next rounds write nothing"
+    );
+    let few = with_intervals_of(moved.clone(), Some(&wide), &blocks[1..]);
+    assert!(!addresses(&few, Family::V4).contains(blocks[0].interval().first));
+    assert_eq!(
+        with_intervals_of(moved.clone(), Some(&few), &[]),
         moved,
         "the last block is gone"
     );
+}
+
+#[test]
+fn a_block_that_reaches_outside_a_small_subnet_keeps_no_earlier_range() {
+    let before = entry(&accepted("one", "10.1.0.0/24", 64));
+    let shrunk = entry(&accepted("one", "10.1.0.0/27", 64));
+    let listed = with_intervals_of(shrunk, Some(&before), &[cidr("10.1.0.0/26")]);
+    let space = AddressSpaceSpec { pools: vec![listed] };
+    let two = entry(&accepted("two", "10.1.0.128/25", 32));
+    assert!(matches!(check(&space, &two), Listing::Accepted(_)));
 }
 
 #[test]

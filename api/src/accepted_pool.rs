@@ -107,14 +107,11 @@ impl AcceptedPool {
         self.layouts.iter().find(|layout| layout.family() == family)
     }
 
-    /// The block that contains `ip`. If the pool has no blocks, each address is a block of one.
+    /// The block that contains `ip`. If the pool has no blocks, or an edit has removed all ranges of the family, each address is a
+    /// block of one.
     pub fn block_of(&self, ip: IpAddr) -> Option<BlockCidr> {
-        let shift = if self.has_blocks() {
-            self.layout(Family::of(ip))?.shift()
-        } else {
-            0
-        };
-        BlockCidr::containing(ip, shift)
+        let layout = self.layout(Family::of(ip)).filter(|_| self.has_blocks());
+        BlockCidr::containing(ip, layout.map_or(0, BlockLayout::shift))
     }
 
     /// Whether `cidr` is a block of this pool.

@@ -34,6 +34,15 @@ fn a_pool_has_the_addresses_of_its_ranges_without_the_excluded_ones() {
     );
 }
 
+/// The API server refuses an address object without a block.
+#[test]
+fn an_address_of_a_family_that_an_edit_removed_is_a_block_of_one() {
+    let spec = json!({ "ranges": [{ "subnet": "10.1.0.0/24" }], "blockSize": { "v4": 16 } });
+    let accepted = accepted_pool("rail0", &spec).unwrap();
+    let block = accepted.block_of("fd00:1::5".parse().unwrap()).unwrap();
+    assert_eq!(block.network().to_string(), "fd00:1::5/128");
+}
+
 #[test]
 fn the_error_of_an_invalid_pool_names_the_invalid_member() {
     for (spec, words) in [

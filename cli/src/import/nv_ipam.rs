@@ -102,7 +102,7 @@ fn parse_store(text: &str, origin: &str) -> Result<BTreeMap<String, Vec<SourceAl
 fn group(network: &Network, pools: &[DynamicObject]) -> Result<Group, String> {
     let kind = network.ipam["poolType"].as_str().unwrap_or("ippool");
     if !kind.eq_ignore_ascii_case("ippool") {
-        return Err("a CIDRPool has a subnet and a gateway per node, and an IPPool of rdmanet has not; create one IPPool per subnet with a nodeSelector by hand".to_owned());
+        return Err("a CIDRPool has a subnet and a gateway per node, and an IPPool of rdmanet has not; create one IPPool per subnet by hand, with a nodeSelector and a blockSize no larger than the subnet".to_owned());
     }
     let named = network.ipam["poolName"]
         .as_str()

@@ -232,6 +232,13 @@ impl<'n> Store<'n> {
         self.node.disk.identity(&self.lease_path(owner)).is_ok()
     }
 
+    /// Whether one of `ips` has a file in `addresses/`, of whatever lease. Needs no lock.
+    pub(crate) fn has_address_of(&self, ips: &[IpAddr]) -> bool {
+        let disk = self.node.disk;
+        ips.iter()
+            .any(|ip| disk.identity(&self.address_path(*ip)).is_ok())
+    }
+
     fn lock_path(&self) -> PathBuf {
         self.network.join("lock")
     }

@@ -24,8 +24,10 @@ pub(crate) fn del(pools: &Pools, call: &Call, owner: &Attachment) -> Result<(), 
 fn release(pools: &Pools, name: &PoolName, owner: &Attachment, reported: &[IpAddr]) -> Result<(), Error> {
     let store = pools.store(name)?;
     // A pool without anything of the attachment is skipped without waiting for its lock. Not so a pool of the
-    // configuration: an ADD that was killed may have left an unfinished lease there.
-    if !pools.place.pools.contains(name) && !store.has_lease(owner) && !store.is_asking(owner) {
+    // configuration: an ADD that was killed may have left an unfinished lease there. A DEL that was killed on a
+    // full disk may have left an address without its lease in any pool.
+    let concerns = || store.has_lease(owner) || store.is_asking(owner) || store.has_address_of(reported);
+    if !pools.place.pools.contains(name) && !concerns() {
         return Ok(());
     }
     let lease = store.lease(owner).ok().flatten();

@@ -47,7 +47,19 @@ impl Store<'_> {
     /// # Errors
     /// [`Code::STORE_CORRUPT`] with the namespace that proves it, [`Code::IO`].
     pub(super) fn require_other_boots_ended(&self, concerns: Option<&Attachment>) -> Result<(), Error> {
-        for boot in self.other_boots()? {
+        self.require_other_boots_of_ended(&self.network, concerns)
+    }
+
+    /// As [`Store::require_other_boots_ended`], for the network whose directory is `network`.
+    ///
+    /// # Errors
+    /// Those of [`Store::require_other_boots_ended`].
+    pub(super) fn require_other_boots_of_ended(
+        &self,
+        network: &Path,
+        concerns: Option<&Attachment>,
+    ) -> Result<(), Error> {
+        for boot in self.other_boots(network)? {
             let name = |owner: &Attachment| boot.join("leases").join(super::lease_name(owner));
             if concerns.is_some_and(|owner| self.node.disk.identity(&name(owner)).is_err()) {
                 continue;
@@ -74,21 +86,18 @@ impl Store<'_> {
         }
     }
 
-    /// The directories of other boot ids that this plugin made.
-    fn other_boots(&self) -> Result<Vec<PathBuf>, Error> {
-        let names = match self.node.disk.list(&self.network, usize::MAX) {
+    /// The directories of other boot ids that this plugin made in `network`.
+    fn other_boots(&self, network: &Path) -> Result<Vec<PathBuf>, Error> {
+        let names = match self.node.disk.list(network, usize::MAX) {
             Ok(names) => names,
             Err(e) if is_nowhere(&e) => return Ok(Vec::new()),
-            Err(e) => return Err(failed("list", &self.network, &e)),
+            Err(e) => return Err(failed("list", network, &e)),
         };
         let of_another = |name: &&std::ffi::OsString| {
             let id = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
             id.is_some_and(|id| is_boot_id(id) && id != self.boot_id)
         };
-        let paths = names
-            .iter()
-            .filter(of_another)
-            .map(|name| self.network.join(name));
+        let paths = names.iter().filter(of_another).map(|name| network.join(name));
         Ok(paths.filter(|path| self.is_of_this_plugin(path)).collect())
     }
 
@@ -148,7 +157,7 @@ impl Store<'_> {
     /// Removes the directories of earlier boots. A directory that cannot be removed does no harm, so pods
     /// still start.
     fn clear_earlier_boots(&self) -> Result<(), Error> {
-        for path in self.other_boots()? {
+        for path in self.other_boots(&self.network)? {
             match self.node.disk.remove_tree(&path) {
                 Err(e) if e.kind() != ErrorKind::NotFound => {
                     tracing::warn!(dir = %path.display(), error = %e, "cannot remove the leases of an earlier boot; remove the directory by hand");

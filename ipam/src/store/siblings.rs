@@ -6,6 +6,9 @@
 //! until the lease is made. So of two such processes, the second one sees the address of the first. The lock is
 //! taken after that of the network, and never the other way round. The end of a lease needs only the lock of its
 //! network.
+//!
+//! Invariant: a process that makes such a lease fails if a lease of another boot id is alive in another network
+//! (`boots.rs`). It sees the addresses of its own boot id only.
 
 use super::error::{failed, is_nowhere};
 use super::lease::Lease;
@@ -40,7 +43,8 @@ impl Locked<'_> {
     /// these networks from new leases until this value is dropped.
     ///
     /// # Errors
-    /// [`common::cni::Code::TRY_AGAIN`] if another process holds the lock of the data directory too long, and
+    /// [`common::cni::Code::TRY_AGAIN`] if another process holds the lock of the data directory too long,
+    /// [`common::cni::Code::STORE_CORRUPT`] if leases of another boot id are alive in another network, and
     /// [`common::cni::Code::IO`].
     pub fn among(self, space: Space, sets: &[Vec<Range>]) -> Result<Self, Error> {
         let Some(data_dir) = self.store.network.parent().filter(|_| space != Space::Network) else {
@@ -59,6 +63,7 @@ impl Locked<'_> {
         })
     }
 
+    /// The directory `addresses` of each other network that has leases of this boot.
     fn sibling_directories(&self, data_dir: &Path) -> Result<Vec<PathBuf>, Error> {
         let disk = self.store.node.disk;
         let names = disk
@@ -66,12 +71,18 @@ impl Locked<'_> {
             .map_err(|e| failed("list", data_dir, &e))?;
         let boot = format!("boot-{}", self.store.boot_id);
         let networks = names.into_iter().map(|name| data_dir.join(name));
-        let directories = networks
-            .filter(|network| *network != self.store.network)
-            .map(|network| network.join(&boot).join("addresses"));
-        Ok(directories
-            .filter(|path| disk.identity(path).is_ok_and(|it| it.directory))
-            .collect())
+        let mut directories = Vec::new();
+        for network in networks.filter(|network| *network != self.store.network) {
+            self.store.require_other_boots_of_ended(&network, None)?;
+            let path = network.join(&boot).join("addresses");
+            match disk.identity(&path) {
+                Ok(identity) if identity.directory => directories.push(path),
+                Ok(_) => {}
+                Err(e) if is_nowhere(&e) => {}
+                Err(e) => return Err(failed("look at", &path, &e)),
+            }
+        }
+        Ok(directories)
     }
 
     /// The other network that has `ip`; `None` if this one may have it.

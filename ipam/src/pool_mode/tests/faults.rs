@@ -47,6 +47,33 @@ fn del_killed_at_any_step_on_a_full_disk_is_finished_by_the_next_del() {
 }
 
 #[test]
+fn del_killed_on_a_full_disk_is_finished_in_a_fallback_pool_too() {
+    for at in 0..6 {
+        let mut first = pool("rail0", &["10.0.0.32/32"]);
+        first.fallback = vec!["spare".parse().unwrap()];
+        let mut fixture = fixture(&first);
+        fixture.place = "pools/spare";
+        write(fixture.data_dir(), &pool("spare", &["10.0.0.64/30"]));
+        fixture.add("b");
+        let agent = Agent::start(&fixture, |_| Some(super::refused(Code::EXHAUSTED, "exhausted")));
+        let added = fixture.try_add("a").unwrap();
+        drop(agent);
+        assert_eq!(
+            fixture.names("leases"),
+            ["a@eth0"],
+            "the lease is in the fallback pool"
+        );
+        fixture.fault(Fault::DieFull { at });
+        // The result does not matter here: the process may have been killed after its last change.
+        let _ = fixture.del("a");
+        fixture.fault(Fault::Full);
+        fixture.del_after("a", &added).unwrap();
+        assert_eq!(fixture.names("addresses"), [""; 0], "died at {at}");
+        fixture.assert_sound(&format!("died at {at}"));
+    }
+}
+
+#[test]
 fn an_add_through_the_agent_may_fail_or_die_at_any_step() {
     for fault in faults() {
         let mut at = 0;

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Several networks of one data directory with one range: which of them never give one address twice.
 
-use crate::testing::{Fault, Fixture, assert_error, attachment};
+use crate::testing::{BOOT_ID, Fault, Fixture, assert_error, attachment};
 use common::cni::dispatch::{Call, Plugin};
-use common::cni::{Code, Error, GcConf};
+use common::cni::{CniResult, Code, Error, GcConf};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// A namespace that exists as long as this test runs.
+const LIVING: &str = "/proc/self/ns/net";
+
+const OTHER: &str = "b0071111-0000-4000-8000-000000000002";
 
 /// whereabouts' spelling with six addresses.
 fn whereabouts() -> Fixture {
@@ -30,6 +35,18 @@ fn in_network(fixture: &Fixture, network: &str) -> Call {
 
 fn add(fixture: &Fixture, network: &str, id: &str) -> String {
     try_add(fixture, network, id, &json!({})).unwrap_or_else(|e| panic!("ADD {network} {id}: {e:?}"))
+}
+
+/// ADD of container `id` to `network`, in the network namespace `netns`.
+fn try_add_in(fixture: &Fixture, network: &str, id: &str, netns: &Path) -> Result<CniResult, Error> {
+    fixture
+        .plugin
+        .add(&in_network(fixture, network), &attachment(id), netns)
+}
+
+/// From here on calls read another boot id.
+fn read_another_boot_id(fixture: &Fixture) {
+    OTHER.clone_into(&mut fixture.plugin.clock.boot.borrow_mut());
 }
 
 /// A file of `network`, below its directory of this boot.
@@ -242,4 +259,48 @@ fn an_add_killed_at_any_step_never_lets_another_network_share_its_address() {
             "died at {at}: an answer must hold"
         );
     }
+}
+
+#[test]
+fn another_boot_id_does_not_free_a_living_address_of_another_network() {
+    let fixture = whereabouts();
+    add(&fixture, "net-b", "earlier");
+    try_add_in(&fixture, "net-a", "a", Path::new(LIVING)).unwrap();
+    let lease = file(&fixture, "net-a", "leases/a@eth0");
+    read_another_boot_id(&fixture);
+    let error = try_add(&fixture, "net-b", "b", &json!({})).unwrap_err();
+    assert_error(
+        &error,
+        Code::STORE_CORRUPT,
+        &["net-a", LIVING, OTHER, "remove that directory"],
+    );
+    assert!(lease.exists());
+    assert_eq!(
+        std::fs::read_dir(file(&fixture, "net-b", "leases"))
+            .unwrap()
+            .count(),
+        0
+    );
+    BOOT_ID.clone_into(&mut fixture.plugin.clock.boot.borrow_mut());
+    fixture
+        .plugin
+        .del(&in_network(&fixture, "net-a"), &attachment("a"), None)
+        .unwrap();
+    read_another_boot_id(&fixture);
+    add(&fixture, "net-b", "b");
+}
+
+#[test]
+fn an_ended_boot_of_another_network_keeps_no_address() {
+    let fixture = whereabouts();
+    let dir = tempfile::tempdir().unwrap();
+    let gone = dir.path().join("cni-1");
+    std::fs::write(&gone, "").unwrap();
+    try_add_in(&fixture, "net-a", "a", &gone).unwrap();
+    std::fs::remove_file(&gone).unwrap();
+    let lease = file(&fixture, "net-a", "leases/a@eth0");
+    read_another_boot_id(&fixture);
+    assert_eq!(add(&fixture, "net-b", "b"), "10.0.0.1");
+    assert!(lease.exists(), "ADD removes no file of another network");
+    assert_eq!(add(&fixture, "net-a", "c"), "10.0.0.2");
 }

@@ -15,7 +15,7 @@ pub(super) fn node_guid(path: &Path) -> Option<Guid> {
 }
 
 /// Whether a port of the device at `path` has `guid`, by the first entry of its GID table.
-pub(super) fn has_port(path: &Path, guid: Guid) -> bool {
+pub(crate) fn has_port(path: &Path, guid: Guid) -> bool {
     let devices = path.join("infiniband");
     let mut ports = names(&devices).into_iter().flat_map(|name| {
         let ports = devices.join(name).join("ports");

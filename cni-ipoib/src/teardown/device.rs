@@ -4,6 +4,7 @@
 
 use super::{Caller, DetachTarget};
 use crate::device::function;
+use crate::device::guids::has_port;
 use crate::device::repair::restore_returned;
 use crate::device::restore::{delete_links_on, find, leave_pod};
 use crate::error::{DeviceError, Error};
@@ -14,7 +15,6 @@ use crate::mark::Mark;
 use crate::netns::pod_if_there;
 use crate::node::Node;
 use crate::policy;
-use crate::rdma::facts;
 use common::netlink::Link;
 use common::rdma::Sysfs;
 use std::thread::sleep;
@@ -177,10 +177,8 @@ fn readdressed(kernel: &mut dyn Kernel, sysfs: &Sysfs, was: &Snapshot) -> Result
     if present.iter().any(|link| hardware.is(link)) {
         return Ok(None);
     }
-    let devices = facts::all(sysfs)?;
     Ok(present.into_iter().next().map(|link| {
-        let guid = sysfs.port_of(&devices, &link).and_then(|(_, port)| port.guid());
-        if guid.is_some() && guid == hardware.port_guid {
+        if hardware.port_guid.is_some_and(|guid| has_port(path, guid)) {
             Readdressed::ByPod(link)
         } else {
             Readdressed::ByDriver(link)

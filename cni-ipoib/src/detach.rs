@@ -9,7 +9,7 @@
 
 use crate::error::{Error, Step};
 use crate::intent::Made;
-use crate::journal::{Written, written};
+use crate::journal::{self, Written};
 use crate::kernel::{Kernel, Side, links, pod_link};
 use crate::mark::{self, Mark};
 use common::cni::{Attachment, CniResult, IfName};
@@ -44,6 +44,10 @@ pub struct Recorded<'k> {
     pub netns: (u64, u64),
     /// The state directory. Its journal tells which links belong to other attachments.
     pub state: &'k Path,
+    /// The network.
+    pub network: &'k str,
+    /// The attachment.
+    pub attachment: &'k Attachment,
 }
 
 impl<'k> Known<'k> {
@@ -70,22 +74,17 @@ impl<'k> Known<'k> {
     fn made(self) -> &'k [Made] {
         self.recorded.map_or(&[], |recorded| recorded.made)
     }
+}
 
+impl Recorded<'_> {
     /// The journal entries of the other attachments of the node.
     ///
     /// # Errors
     /// The journal cannot be read.
     pub fn others(self) -> Result<Vec<Written>, Error> {
-        let mut others = match self.recorded {
-            Some(recorded) => written(recorded.state)?,
-            None => Vec::new(),
-        };
-        others.retain(|of| of.mark() != *self.mark);
-        Ok(others)
+        journal::others(self.state, self.network, self.attachment)
     }
-}
 
-impl Recorded<'_> {
     /// Whether `link`, read on `side`, belongs to the other attachment `of`.
     fn is_of_other(self, of: &Written, side: Side, link: &Link) -> bool {
         match side {
@@ -111,7 +110,7 @@ fn known_among(mut links: Vec<Link>, side: Side, known: &Known<'_>) -> Result<Ve
     if let Some(recorded) = known.recorded
         && links.iter().any(|link| !known.is_certain(side, link))
     {
-        let others = known.others()?;
+        let others = recorded.others()?;
         let is_others = |link: &Link| others.iter().any(|of| recorded.is_of_other(of, side, link));
         links.retain(|link| known.is_certain(side, link) || !is_others(link));
     }

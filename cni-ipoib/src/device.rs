@@ -13,7 +13,7 @@ pub mod facts;
 #[cfg(test)]
 pub(crate) mod fixture;
 pub mod function;
-mod guids;
+pub(crate) mod guids;
 pub mod move_in;
 pub mod plan;
 pub(crate) mod repair;

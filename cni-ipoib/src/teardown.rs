@@ -104,11 +104,12 @@ fn remove_link(caller: &Caller<'_>, target: &DetachTarget<'_>) -> Result<Links, 
         return Ok(Links::Removed);
     }
     let mark = Mark::new(caller.network(), target.attachment);
-    let state = caller.node.state();
     let recorded = target.intent.as_ref().map(|intent| Recorded {
         made: &intent.made,
         netns: intent.netns_id,
-        state,
+        state: caller.node.state(),
+        network: caller.network(),
+        attachment: target.attachment,
     });
     let known = Known {
         mark: &mark,
@@ -183,12 +184,9 @@ impl<'a> DetachTarget<'a> {
 
     /// Deletes the attachment's links in the namespace `id`. Returns their number.
     fn delete_in(&self, kernel: &mut dyn Kernel, known: &Known<'_>, id: (u64, u64)) -> Result<usize, Error> {
-        let written = self.intent.as_ref().filter(|intent| intent.netns_id == id);
-        let known = match written {
-            Some(_) => *known,
-            // Indices mean nothing in another namespace.
-            None => Known::marked(known.mark),
-        };
+        // Indices mean nothing in another namespace.
+        let recorded = known.recorded.filter(|recorded| recorded.netns == id);
+        let known = Known { recorded, ..*known };
         let deleted = detach::delete(kernel, Side::Pod, &known)?;
         if deleted > 0 {
             return Ok(deleted);
@@ -199,12 +197,12 @@ impl<'a> DetachTarget<'a> {
         {
             return Ok(1);
         }
-        let deleted = match (&self.intent, written) {
+        let deleted = match (&self.intent, recorded) {
             (None, _) => self.by_name && detach::delete_named(kernel, ifname, mark::is_sound)?,
             // ADD found the name free, and was interrupted before it recorded its link. The pod may have changed the
             // mark since.
-            (Some(_), Some(intent)) if !self.done && intent.made.is_empty() => {
-                let others = known.others()?;
+            (Some(_), Some(recorded)) if !self.done && recorded.made.is_empty() => {
+                let others = recorded.others()?;
                 detach::delete_named(kernel, ifname, |link| others.iter().any(|of| of.has_in(id, link)))?
             }
             (Some(_), _) => false,

@@ -32,6 +32,8 @@ pub(super) fn create(effects: &mut Effects<'_, '_>, plan: &Plan) -> Result<Link,
                 made: &context.made,
                 netns: context.netns_id,
                 state: context.state,
+                network: context.network,
+                attachment: context.attachment,
             }),
         };
         detach::delete(context.kernel, Side::Pod, &known)

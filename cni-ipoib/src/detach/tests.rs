@@ -356,6 +356,8 @@ fn the_journal_identifies_a_link_that_returns_during_the_wait() {
             made: &made,
             netns: (4, 1),
             state: Path::new("/nonexistent"),
+            network: "fabric",
+            attachment: &attachment("c1"),
         }),
     };
     assert_eq!(

@@ -72,6 +72,14 @@ fn a_whereabouts_configuration_works_with_per_node_set() {
     );
 }
 
+/// The addresses that concurrent ADDs got.
+fn given_to(children: Vec<Child>) -> BTreeSet<String> {
+    let outputs = children
+        .into_iter()
+        .map(|child| child.wait_with_output().unwrap());
+    outputs.flat_map(|output| addresses(&output)).collect()
+}
+
 #[test]
 fn fifty_concurrent_adds_get_fifty_addresses() {
     let dir = tempfile::tempdir().unwrap();
@@ -82,11 +90,7 @@ fn fifty_concurrent_adds_get_fifty_addresses() {
     let children: Vec<Child> = (0..50)
         .map(|i| start(Command::new(BINARY), "ADD", &format!("pod-{i}"), &conf))
         .collect();
-    let outputs: Vec<Output> = children
-        .into_iter()
-        .map(|child| child.wait_with_output().unwrap())
-        .collect();
-    let given: BTreeSet<String> = outputs.iter().flat_map(addresses).collect();
+    let given = given_to(children);
     assert_eq!(given.len(), 100, "{given:?}");
     // Half of them are removed while as many others are added.
     let children: Vec<Child> = (0..50)
@@ -118,11 +122,7 @@ fn concurrent_adds_of_networks_that_share_a_range_get_different_addresses() {
             start(Command::new(BINARY), "ADD", &format!("pod-{i}"), &conf)
         })
         .collect();
-    let outputs: Vec<Output> = children
-        .into_iter()
-        .map(|child| child.wait_with_output().unwrap())
-        .collect();
-    let given: BTreeSet<String> = outputs.iter().flat_map(addresses).collect();
+    let given = given_to(children);
     assert_eq!(given.len(), 60, "{given:?}");
 }
 

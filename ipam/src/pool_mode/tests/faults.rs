@@ -6,7 +6,7 @@ use super::{Agent, fixture, pool, write};
 use crate::agent::{Reply, Verb};
 use crate::pool::BlockState;
 use crate::testing::{Fault, Fixture, block};
-use common::cni::Code;
+use common::cni::{CniResult, Code};
 use nix::libc::{EIO, ENOSPC};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -31,18 +31,23 @@ fn faults() -> Vec<fn(usize) -> Fault> {
     ]
 }
 
+/// DEL of `a` dies at step `at` on a full disk. The next DEL, with the result `added` of ADD, leaves nothing.
+fn assert_finished_on_a_full_disk(fixture: &Fixture, at: usize, added: &CniResult) {
+    fixture.fault(Fault::DieFull { at });
+    // The result does not matter here: the process may have been killed after its last change.
+    let _ = fixture.del("a");
+    fixture.fault(Fault::Full);
+    fixture.del_after("a", added).unwrap();
+    assert_eq!(fixture.names("addresses"), [""; 0], "died at {at}");
+    fixture.assert_sound(&format!("died at {at}"));
+}
+
 #[test]
 fn del_killed_at_any_step_on_a_full_disk_is_finished_by_the_next_del() {
     for at in 0..6 {
         let fixture = fixture(&pool("rail0", &["10.0.0.32/30"]));
         let added = fixture.try_add("a").unwrap();
-        fixture.fault(Fault::DieFull { at });
-        // The result does not matter here: the process may have been killed after its last change.
-        let _ = fixture.del("a");
-        fixture.fault(Fault::Full);
-        fixture.del_after("a", &added).unwrap();
-        assert_eq!(fixture.names("addresses"), [""; 0], "died at {at}");
-        fixture.assert_sound(&format!("died at {at}"));
+        assert_finished_on_a_full_disk(&fixture, at, &added);
     }
 }
 
@@ -63,13 +68,7 @@ fn del_killed_on_a_full_disk_is_finished_in_a_fallback_pool_too() {
             ["a@eth0"],
             "the lease is in the fallback pool"
         );
-        fixture.fault(Fault::DieFull { at });
-        // The result does not matter here: the process may have been killed after its last change.
-        let _ = fixture.del("a");
-        fixture.fault(Fault::Full);
-        fixture.del_after("a", &added).unwrap();
-        assert_eq!(fixture.names("addresses"), [""; 0], "died at {at}");
-        fixture.assert_sound(&format!("died at {at}"));
+        assert_finished_on_a_full_disk(&fixture, at, &added);
     }
 }
 

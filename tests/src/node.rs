@@ -262,6 +262,9 @@ pub(crate) fn text_of(what: &str, output: &Output) -> String {
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     );
+    // ip drops what does not fit into its request, and succeeds.
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(!err.contains("addattr_l ERROR"), "{what}: {err}");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 

@@ -155,7 +155,7 @@ async fn accept(requests: &Requests, pool: &mut IpPool, accepted: &IpPoolSpec) {
     let before = pool.clone();
     pool.status.get_or_insert_default().accepted = Some(accepted.clone());
     let WriteResult::Applied(after) = requests.replace_status(&before, pool).await.unwrap() else {
-        panic!("nobody else writes");
+        panic!("no other client writes the object");
     };
     *pool = after;
 }

@@ -24,6 +24,7 @@ mod lost_del;
 mod monitoring;
 mod nodes;
 mod orphans;
+mod overlaps;
 mod proxied;
 mod quiet;
 mod ready;

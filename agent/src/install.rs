@@ -73,10 +73,10 @@ impl Target {
     /// [`Error::Unknown`], [`Error::Ambiguous`]: nothing is guessed.
     pub fn find(&self) -> Result<(PathBuf, String), Error> {
         if let Some(dir) = &self.bin_dir {
-            return Ok((dir.clone(), "as --bin-dir says".to_owned()));
+            return Ok((dir.clone(), "--bin-dir names it".to_owned()));
         }
         let (distribution, why) = match self.distribution {
-            Choice(Some(set)) => (set, format!("this node is said to be {set}")),
+            Choice(Some(set)) => (set, format!("--distribution is {set}")),
             Choice(None) => distribution::detect(&self.host)?,
         };
         Ok(match runtime::plugin_dir(&self.host, distribution) {
@@ -122,8 +122,8 @@ pub fn install(wanted: &Install, out: &mut dyn Write) -> Result<(), Error> {
         say(
             out,
             format_args!(
-                "warning: {} has no other plugin in it. If pods are not found a plugin for, their container runtime looks \
-                 elsewhere: --bin-dir names the place",
+                "warning: {} contains no other plugin. If pods fail with `failed to find plugin`, the container runtime uses \
+                 another directory: set --bin-dir",
                 path.display()
             ),
         );

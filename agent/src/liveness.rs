@@ -49,14 +49,16 @@ pub(crate) fn conclude(namespace: Namespace, pod: &PodState) -> Conclusion {
     let pod = match pod {
         PodState::Exists => {
             return Conclusion::MaybeUsed(format!(
-                "{namespace}, but its pod is there and may be about to DEL"
+                "{namespace}, but its Pod object exists, and the DEL may still come"
             ));
         }
         PodState::Gone => "and its Pod object is gone".to_owned(),
-        PodState::Replaced(uid) => format!("and the name of its pod has passed to {uid}"),
+        PodState::Replaced(uid) => format!("and a Pod with UID {uid} has its pod's name now"),
         PodState::HasNewerSandbox => "and its pod has a newer sandbox".to_owned(),
-        PodState::Unnamed => "and it was of no pod".to_owned(),
-        PodState::Unknown(why) => format!("and its pod cannot be asked for ({why})"),
+        PodState::Unnamed => "and its lease names no pod".to_owned(),
+        PodState::Unknown(why) => {
+            format!("and the API server does not report whether its pod exists ({why})")
+        }
     };
     Conclusion::Unused(format!("{namespace}, {pod}"))
 }

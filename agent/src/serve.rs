@@ -130,7 +130,7 @@ async fn handle_connection(stream: UnixStream, agent: &Agent, reconcilers: &Reco
         Ok(_) => match serde_json::from_slice::<Request>(&line) {
             Err(e) => {
                 let msg =
-                    format!("the agent cannot read the question: {e}; are plugin and agent of one version?");
+                    format!("the agent cannot decode the request: {e}; are plugin and agent of one version?");
                 Reply::refused(Error::new(Code::DECODE, msg))
             }
             Ok(request) => {

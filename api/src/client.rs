@@ -42,14 +42,15 @@ const ANSWER: Duration = Duration::from_secs(15);
 /// A sentence: there is neither a kubeconfig nor a service account, or the proxy cannot be used.
 pub async fn configuration() -> Result<Config, String> {
     let mut config = Config::infer().await.map_err(|e| {
-        format!("no way to the API server: {e}; set KUBECONFIG, or run in a pod with a service account")
+        format!("cannot configure the connection to the API server: {e}; set KUBECONFIG, or run in a pod with a service account")
     })?;
     // Only the configuration of a service account names a certificate file. If that one is used, the kubeconfig describes
     // a different server, so its proxy does not count.
     let in_pod = config.root_cert_file.is_some();
     let kubeconfig = Kubeconfig::read().ok().filter(|_| !in_pod);
     let proxy = proxy::select(kubeconfig.as_ref(), None, &config.cluster_url);
-    config.proxy_url = proxy.map_err(|e| format!("no way to the API server: {e}"))?;
+    config.proxy_url =
+        proxy.map_err(|e| format!("cannot configure the connection to the API server: {e}"))?;
     Ok(config)
 }
 

@@ -100,7 +100,7 @@ impl Durations {
     }
 }
 
-/// Upper bounds in seconds: from a millisecond to the limits of a plugin's question (4) and of a background request (30).
+/// Upper bounds in seconds: from a millisecond to the limits of a plugin's request (4) and of a background request (30).
 const SECONDS: [f64; 12] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 4.0, 30.0,
 ];

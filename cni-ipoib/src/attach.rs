@@ -200,7 +200,7 @@ fn connect(
         return Ok(());
     };
     // The kernel deletes the routes with the link, but not the rules.
-    effects.remember("take the routing rules away", move |context| {
+    effects.remember("delete the routing rules", move |context| {
         policy::remove(context.kernel, table).map_err(|e| cni::error::causes(&e))
     });
     let policy = policy::policy(link.index, table, &ipam.ips, &ipam.routes);

@@ -8,7 +8,7 @@
 //! | --- | --- | --- |
 //! | the state directory itself | 0711 if the plugin makes it | programs that know the path of a record |
 //! | `attachments` and below | 0700 | the plugin, and the agent's installer as root |
-//! | `whole`, `parents` and below | 0700 | the plugin |
+//! | `whole`, `moved`, `parents` and below | 0700 | the plugin |
 //! | `rdma` | 0755, files 0444 | programs that set `NCCL_IB_HCA`, without privileges |
 
 use std::fs::{self, DirBuilder, Permissions};

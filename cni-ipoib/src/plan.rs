@@ -322,7 +322,7 @@ fn require_up(mode: Mode, host: &Host) -> Result<(), Error> {
             let remedy = match port.state {
                 PortState::Init => "no subnet manager has configured it; is one running on this fabric?",
                 PortState::Down => "check cable, switch port and subnet manager",
-                _ => "the subnet manager has not finished with it",
+                _ => "the subnet manager has not finished configuring it",
             };
             let (device, number) = (&port.device, port.number);
             down(

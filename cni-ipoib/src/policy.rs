@@ -100,7 +100,7 @@ pub(crate) fn apply(kernel: &mut dyn Kernel, link: &Link, policy: &Policy) -> Re
     for rule in &policy.rules {
         let added = kernel.add_rule(rule).step(|| {
             format!(
-                "have what comes from {} looked up in table {} (policyRouting \"off\" does without)",
+                "add the rule that routes packets from {} by table {} (policyRouting \"off\" adds no rule)",
                 rule.from.ip(),
                 rule.table
             )

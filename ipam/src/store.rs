@@ -200,7 +200,7 @@ impl<'n> Store<'n> {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(failed("read the lease", &path, &e)),
         };
-        let remedy = "DEL of this attachment gives its addresses back; others are not concerned";
+        let remedy = "DEL of this attachment releases its addresses; other attachments are not affected";
         let lease = Lease::from_file(&content).map_err(|what| corrupt(&path, &what, remedy))?;
         if lease.owner == *owner {
             return Ok(Some(lease));

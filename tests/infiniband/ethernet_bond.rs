@@ -124,7 +124,7 @@ fn check_and_status_report_a_bond_restarted_under_its_children() {
             node.ip("link del bond1");
             make(node);
             pod.check(&conf, "net1")
-                .refused(104, &["net1", "it is gone (was bond1 made anew?"]);
+                .refused(104, &["net1", "it is gone (was bond1 recreated?"]);
             pod.detach(&conf, "net1");
         });
     });

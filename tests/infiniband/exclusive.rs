@@ -218,7 +218,7 @@ fn a_driver_that_cannot_move_its_device_is_reported_and_add_is_undone() {
             7,
             &[
                 "RDMA device rxeeth9 is not moved",
-                "its driver cannot take it from its users",
+                "its driver cannot disassociate it from its users",
             ],
         );
         assert_same(&before, &node.traces(&[&pod]), "after the refusal");

@@ -66,7 +66,7 @@ fn a_node_condition_reports_a_pulled_cable_and_a_bond_failover() {
         let agent = Agent::start(node);
         agent.expect_condition("True", "LinksUp", "carrier on ib0, ib1, ib2");
         cable(2, false);
-        let lost = "ib2 has no carrier: softib2 port 1 is down: cable or switch port";
+        let lost = "ib2 has no carrier: softib2 port 1 is down: check cable and switch port";
         agent.expect_condition("False", "LinkDown", lost);
         assert!(Agent::metrics().contains("rdmanet_link_up{link=\"ib2\"} 0"));
         cable(2, true);
@@ -75,10 +75,10 @@ fn a_node_condition_reports_a_pulled_cable_and_a_bond_failover() {
             agent.expect_condition("True", "LinksUp", "carrier on ib2, bond0 over ib0");
             cable(0, false);
             let degraded =
-                "bond bond0 over ib1 runs without ib0 (softib0 port 1 is down: cable or switch port)";
+                "bond bond0 over ib1 runs without ib0 (softib0 port 1 is down: check cable and switch port)";
             agent.expect_condition("True", "BondDegraded", degraded);
             cable(1, false);
-            let dead = "bond0 has no carrier on any of its ports: ib0 (softib0 port 1 is down: cable or switch port), ib1 (softib1 port 1 is down: cable or switch port)";
+            let dead = "bond0 has no carrier on any of its ports: ib0 (softib0 port 1 is down: check cable and switch port), ib1 (softib1 port 1 is down: check cable and switch port)";
             agent.expect_condition("False", "LinkDown", dead);
             cable(1, true);
             agent.expect_condition("True", "BondDegraded", degraded);

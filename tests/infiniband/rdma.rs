@@ -71,7 +71,7 @@ fn children_of_a_roce_link_and_of_its_vlan_record_the_rdma_device() {
         let before = node.traces(&[&pod]);
         let conf = network(node, &json!({"master": "eth9", "rdma": {"required": true}}));
         pod.add(&conf, "net1")
-            .refused(7, &["no RDMA device belongs to eth9", "rdma.required"]);
+            .refused(7, &["cannot choose the RDMA device of eth9", "rdma.required"]);
         assert_same(&before, &node.traces(&[&pod]), "after the refusal");
         node.ip("link del eth9");
     });

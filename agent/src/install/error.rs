@@ -43,7 +43,7 @@ pub enum Error {
         source: io::Error,
     },
     /// Another installation is running.
-    #[error("{}: another installation has been at work for {seconds} s; is one stuck?", .path.display())]
+    #[error("{}: another installation has held the lock for {seconds} s; end it if it hangs", .path.display())]
     Busy {
         /// The directory.
         path: PathBuf,
@@ -60,7 +60,7 @@ pub enum Error {
     },
     /// A program of another origin has the name.
     #[error(
-        "{} is there already and is not rdmanet's ({what}): it was left alone, and nothing was installed. Move it away, or \
+        "{} is there already and is not rdmanet's ({what}): it was not changed, and nothing was installed. Move it away, or \
          run with --replace-foreign (RDMANET_REPLACE_FOREIGN), which keeps it as {name}.foreign",
         .path.display()
     )]
@@ -74,8 +74,8 @@ pub enum Error {
     },
     /// A program of another origin has the name of a peer.
     #[error(
-        "{} is there already and is not rdmanet's ({what}): it was left alone, and nothing was installed. Another project's \
-         plugin is never replaced under its own name: take {name} out of --peer-names (RDMANET_PEER_NAMES), or remove that \
+        "{} is there already and is not rdmanet's ({what}): it was not changed, and nothing was installed. Another project's \
+         plugin is never replaced under its own name: remove {name} from --peer-names (RDMANET_PEER_NAMES), or remove that \
          plugin first",
         .path.display()
     )]
@@ -118,7 +118,7 @@ pub enum Error {
         why: String,
     },
     /// A file could not be renamed. The other plugin may already have been renamed.
-    #[error("cannot rename {} to {}: {source}; run the same again", .from.display(), .to.display())]
+    #[error("cannot rename {} to {}: {source}; repeat the command", .from.display(), .to.display())]
     Rename {
         /// From.
         from: PathBuf,
@@ -141,7 +141,7 @@ pub enum Error {
 fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::ReadOnlyFilesystem => {
-            ". The directory is mounted read-only: on a node whose system cannot be written, plugins lie elsewhere (--bin-dir)"
+            ". The directory is mounted read-only: on a node with a read-only system, the plugins are in another directory (--bin-dir)"
         }
         io::ErrorKind::StorageFull => ". Free some space on the node: both plugins need 5 MB",
         io::ErrorKind::QuotaExceeded => ". Raise the quota of the directory: both plugins need 5 MB",
@@ -159,7 +159,7 @@ fn in_use(users: &[InterfaceInUse]) -> String {
         .collect::<Vec<_>>()
         .join("\n  ");
     format!(
-        "pods of this node use rdmanet, and nothing was removed:\n  {lines}\nDelete these pods and run the same again. With --force \
-         the plugins go all the same; these pods keep their interfaces, and cannot be deleted until a plugin is back"
+        "pods of this node use rdmanet, and nothing was removed:\n  {lines}\nDelete these pods and repeat the command. With --force \
+         the plugins are removed anyway; these pods keep their interfaces, and cannot be deleted until a plugin is back"
     )
 }

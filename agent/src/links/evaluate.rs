@@ -175,18 +175,18 @@ impl<'a> Evaluator<'a> {
             return "has carrier".to_owned();
         }
         let Some(port) = self.ports.ports.get(&link.index) else {
-            return "cable or switch port".to_owned();
+            return "check cable and switch port".to_owned();
         };
         let Port { device, number, .. } = port;
         let name = format!("{device} port {number}");
         match (port.layer, port.state) {
             (PortLayer::Infiniband, PortState::Init | PortState::Armed) => {
-                format!("{name} has a cable, and no subnet manager has set it up")
+                format!("{name} has a cable, and no subnet manager has configured it")
             }
             (PortLayer::Infiniband, PortState::Active) => {
-                format!("{name} is active, and its partition's group is not joined: subnet manager")
+                format!("{name} is active and has not joined its partition's group: check the subnet manager")
             }
-            (_, state) => format!("{name} is {state}: cable or switch port"),
+            (_, state) => format!("{name} is {state}: check cable and switch port"),
         }
     }
 }

@@ -252,7 +252,7 @@ impl Addresses {
         let space = address_space(&scope.target.api, scope.accepted).await?;
         let is_listed = space.is_some_and(|space| admits_address(&space, scope.accepted, ip));
         let why = format!(
-            "pool {} has just been changed and has {ip} no more; try again",
+            "pool {} has just been changed and no longer contains {ip}; try again",
             self.context.pool
         );
         Ok((!is_listed).then_some(why))

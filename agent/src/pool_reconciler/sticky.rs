@@ -349,18 +349,18 @@ impl<'a> StickyAddresses<'a> {
             spec.node.node
         );
         let why = match wait {
-            Wait::Sandbox => "in a sandbox whose DEL is still to come; try again".to_owned(),
-            Wait::SamePod => "and that is this very pod; see which of the two runs, and try again".to_owned(),
+            Wait::Sandbox => "in a sandbox that has had no DEL yet; try again".to_owned(),
+            Wait::SamePod => "and the pod with this UID requests it on this node too, so one object is out of date; find the node on which the pod runs, and try again".to_owned(),
             Wait::Agent => {
                 "and that node's agent has not reported the release; try again; if the error repeats, check that agent"
                     .to_owned()
             }
             Wait::Quarantine => format!(
-                "whose Node object is gone, though its machine may still run; the address passes on if that stays so for {} s; try again then",
+                "whose Node object is gone and whose machine may still run; if that does not change for {} s, the address passes to the new pod; try again then",
                 self.context.agent.config.daemon.quarantines.unused.as_secs()
             ),
             Wait::Observation => format!(
-                "which does not respond; the address passes on if that stays so for {} s; try again then",
+                "which does not respond; if that does not change for {} s, the address passes to the new pod; try again then",
                 self.context.agent.config.daemon.observation_interval.as_secs()
             ),
         };

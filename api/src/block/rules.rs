@@ -43,7 +43,7 @@ pub(super) fn owner_changes_when_orphaned() -> Rule {
 pub(super) fn epoch_counts() -> Rule {
     plain(
         "self.epoch == oldSelf.epoch + 1 || (self.epoch == oldSelf.epoch && (oldSelf.state != 'Orphaned' || self.state == 'Orphaned'))",
-        "epoch goes up by one when an Orphaned block gets an owner, and never otherwise than by one",
+        "epoch stays or grows by one; it must grow by one when an Orphaned block gets an owner",
     )
 }
 

@@ -86,7 +86,7 @@ async fn sentence(answer: &'static str) -> String {
 #[tokio::test]
 async fn a_proxy_that_rejects_a_request_is_reported_with_reason_and_remedy() {
     let no = sentence("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno").await;
-    let words = "the proxy PROXY/ refuses the way to api.invalid:6443: 403 Forbidden; let the proxy allow it";
+    let words = "the proxy PROXY/ rejects CONNECT api.invalid:6443: 403 Forbidden; let the proxy allow it";
     assert!(no.contains(words), "{no}");
     let who = sentence("HTTP/1.1 407 Proxy Authentication Required\r\n\r\n").await;
     assert!(

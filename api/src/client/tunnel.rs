@@ -32,7 +32,7 @@ pub enum ProxyError {
         source: BoxError,
     },
     /// The proxy refused CONNECT.
-    #[error("the proxy {proxy} refuses the way to {server}: {status}; {}", remedy(*.status))]
+    #[error("the proxy {proxy} rejects CONNECT {server}: {status}; {}", remedy(*.status))]
     Refused {
         /// Its URL.
         proxy: String,
@@ -156,7 +156,7 @@ where
     match carried.downcast::<S>() {
         // In TLS and in HTTP the client speaks first.
         Ok(parts) if parts.read_buf.is_empty() => Ok(parts.io),
-        _ => Err(silent("it speaks without having been asked".into())),
+        _ => Err(silent("it sent data before the client did".into())),
     }
 }
 

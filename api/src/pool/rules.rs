@@ -40,7 +40,7 @@ pub(super) fn power_of_two(member: &str, shift: u32) -> Rule {
 pub(super) fn warm_blocks_fit() -> Rule {
     plain(
         "self.maxBlocksPerNode == 0 || self.warmBlocks <= self.maxBlocksPerNode",
-        "warmBlocks is more than maxBlocksPerNode lets a node have",
+        "warmBlocks must be at most maxBlocksPerNode",
     )
     .field_path(".warmBlocks")
 }

@@ -40,7 +40,7 @@ impl Attachable for Plan {
 
     fn make(&self, effects: &mut Effects<'_, '_>) -> Result<PodLinks, Error> {
         let planned = self.clone();
-        effects.remember("give the link back to the host", move |context| {
+        effects.remember("return the link to the host", move |context| {
             undo(context.kernel, &planned)
                 .map(|()| context.link_may_live = false)
                 .map_err(|e| cni::error::causes(&e))

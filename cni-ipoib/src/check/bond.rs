@@ -44,7 +44,7 @@ pub(super) fn bond_below(kernel: &mut dyn Kernel, port: &Link) -> Result<Option<
 pub(super) fn gone(planned: Option<&Planned>) -> String {
     match planned.map(|planned| &planned.host) {
         Some(host) if host.bond.is_some() => format!(
-            "it is gone (was {} made anew? a bond takes its children along); attach the pod anew",
+            "it is gone (was {} recreated? the kernel deletes the children of a deleted bond); create the pod again",
             host.master.name
         ),
         _ => "it is gone".to_owned(),
@@ -107,7 +107,7 @@ fn compare_carrier(link: &Link, host: &Host, findings: &mut Vec<String>) {
     }
     if link.up && !link.carrier && host.root.carrier {
         findings.push(format!(
-            "it has no carrier though {} has: was that bond restarted? set {} down and up again, or attach the pod anew",
+            "it has no carrier though {} has: was that bond restarted? set {} down and up again, or create the pod again",
             host.master.name, link.name
         ));
     }

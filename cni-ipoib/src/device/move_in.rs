@@ -74,7 +74,7 @@ fn enter(kernel: &mut dyn Kernel, plan: &Plan, side: Side, link: &Link) -> Resul
     for altname in &link.altnames {
         kernel
             .delete_altname(Side::Host, link.index, altname)
-            .step(|| format!("take the altname {altname} from {}", link.name))?;
+            .step(|| format!("remove the altname {altname} of {}", link.name))?;
     }
     kernel
         .move_link(Side::Host, link.index, &change)

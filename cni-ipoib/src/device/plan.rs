@@ -77,13 +77,17 @@ fn kept(host: &Host, reason: String, remedy: impl Into<String>) -> Result<(), Er
 fn require_hardware(host: &Host, facts: &Facts) -> Result<(), Error> {
     if let Some(what) = &facts.software {
         let remedy = "name a link of hardware, or another mode, which makes a child of it";
-        return kept(host, format!("it is {what}, which dies with the pod"), remedy);
+        return kept(
+            host,
+            format!("it is {what}, which the kernel deletes with the pod's namespace"),
+            remedy,
+        );
     }
     match host.master.layer {
         LinkLayer::Infiniband | LinkLayer::Ethernet if facts.path.is_some() => Ok(()),
         _ => kept(
             host,
-            "there is no device behind it, so that it would die with the pod".to_owned(),
+            "it has no hardware device, so the kernel would delete it with the pod's namespace".to_owned(),
             "name a link of hardware, or another mode, which makes a child of it",
         ),
     }
@@ -137,17 +141,21 @@ fn require_unused(host: &Host, facts: &Facts) -> Result<(), Error> {
         .into());
     }
     if let Some(upper) = &facts.enslaved_to {
-        let remedy = format!("take it out of {upper}, or name another");
+        let remedy = format!("remove it from {upper}, or name another link");
         return kept(host, format!("it is a port of {upper}{}", used(facts)), remedy);
     }
     if !facts.uppers.is_empty() {
-        let remedy = "remove what hangs on it, or name another";
-        return kept(host, format!("{} hangs on it", facts.uppers.join(", ")), remedy);
+        let remedy = "remove the links on top of it, or name another link";
+        return kept(
+            host,
+            format!("it has links on top of it ({})", facts.uppers.join(", ")),
+            remedy,
+        );
     }
     if facts.functions > 0 {
-        let remedy = "hand out a virtual function instead, or take them away: echo 0 > sriov_numvfs";
+        let remedy = "use a virtual function instead, or remove them: echo 0 > sriov_numvfs";
         let reason = format!(
-            "it has {} virtual functions, which would go with it",
+            "it has {} virtual functions, which would move with it",
             facts.functions
         );
         return kept(host, reason, remedy);

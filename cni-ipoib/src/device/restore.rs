@@ -28,7 +28,7 @@ pub fn leave_pod(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Result
     for altname in &link.altnames {
         kernel
             .delete_altname(Side::Pod, link.index, altname)
-            .step(|| format!("take the altname {altname} from {}", link.name))?;
+            .step(|| format!("remove the altname {altname} of {}", link.name))?;
     }
     let taken = kernel
         .link(Side::Host, &was.name)
@@ -119,7 +119,7 @@ fn rename(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot, others: &[Hardwa
     if link.altnames.contains(&was.name) {
         kernel
             .delete_altname(Side::Host, link.index, &was.name)
-            .step(|| format!("take the altname {} from {}", was.name, link.name))?;
+            .step(|| format!("remove the altname {} of {}", was.name, link.name))?;
     }
     let holder = kernel
         .link(Side::Host, &was.name)
@@ -164,7 +164,7 @@ fn restore_altnames(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Res
     for name in link.altnames.iter().filter(foreign) {
         kernel
             .delete_altname(Side::Host, link.index, name)
-            .step(|| format!("take the altname {name} from {}", was.name))?;
+            .step(|| format!("remove the altname {name} of {}", was.name))?;
     }
     for name in was.altnames.iter().filter(|name| !link.altnames.contains(name)) {
         if let Err(error) = kernel.add_altname(link.index, name) {

@@ -46,7 +46,7 @@ pub enum DeviceError {
     },
     /// A pod that is gone had the link, and the kernel has not returned it.
     #[error(
-        "{link} did not come back from the pod within {waited:?}: its namespace is still being cleared up, or a process of the pod holds it; trying again brings it back once that namespace is gone"
+        "{link} did not come back from the pod within {waited:?}: the kernel still removes its namespace, or a process of the pod holds it; try again once that namespace is gone"
     )]
     Away {
         /// Its name on the host.

@@ -21,7 +21,9 @@ pub enum RdmaError {
         is: NetnsMode,
     },
     /// No single RDMA device belongs to the link.
-    #[error("no RDMA device belongs to {link}: {reason}; set rdma.required to false to go on without one")]
+    #[error(
+        "cannot choose the RDMA device of {link}: {reason}; if rdma.required is false, the pod gets no RDMA device"
+    )]
     Missing {
         /// The link.
         link: String,
@@ -50,7 +52,7 @@ pub enum RdmaError {
     },
     /// A pod that is gone had the device, and the kernel has not returned it.
     #[error(
-        "RDMA device {device} did not come back from the pod within {waited:?}: its namespace is still being cleared up, or the pod moved the device on; trying again brings it back once that namespace is gone"
+        "RDMA device {device} did not come back from the pod within {waited:?}: the kernel still removes its namespace, or the pod moved the device on; try again once that namespace is gone"
     )]
     Lost {
         /// The device.

@@ -206,10 +206,10 @@ fn of_configuration() -> Vec<(Error, u32, &'static str, &'static str)> {
         (
             Error::Rdma(RdmaError::Missing {
                 link: "eth0".to_owned(),
-                reason: "the node has none for it".to_owned(),
+                reason: "the node has no RDMA device for it".to_owned(),
             }),
             7,
-            "no RDMA device belongs to eth0: the node has none for it; set rdma.required to false to go on without one",
+            "cannot choose the RDMA device of eth0: the node has no RDMA device for it; if rdma.required is false, the pod gets no RDMA device",
             "",
         ),
         (

@@ -173,7 +173,7 @@ fn the_error_for_a_kernel_without_policy_routing_has_a_remedy() {
     let error = fixture.add("c1").unwrap_err();
     let table = own_table();
     let text = format!(
-        "cannot have what comes from fd00:1::2 looked up in table {table} (policyRouting \"off\" does without)"
+        "cannot add the rule that routes packets from fd00:1::2 by table {table} (policyRouting \"off\" adds no rule)"
     );
     assert_eq!((error.code, error.msg), (Code::KERNEL, text));
     assert_eq!(

@@ -179,10 +179,18 @@ impl fmt::Display for MatchedBy {
 impl fmt::Display for NotFound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::None => f.write_str("the node has none for it"),
-            Self::Several(names) => write!(f, "{} all do; name one in rdma.device", names.join(", ")),
+            Self::None => f.write_str("the node has no RDMA device for it"),
+            Self::Several(names) => write!(
+                f,
+                "several devices belong to it ({}); name one in rdma.device",
+                names.join(", ")
+            ),
             Self::Unwanted(wanted, names) => {
-                write!(f, "rdma.device is {wanted:?}, but it has {}", names.join(", "))
+                write!(
+                    f,
+                    "rdma.device is {wanted:?}, and the devices of the link are {}",
+                    names.join(", ")
+                )
             }
         }
     }

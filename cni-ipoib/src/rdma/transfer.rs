@@ -39,7 +39,7 @@ pub fn hand_over(kernel: &mut dyn Kernel, grant: &Grant) -> Result<(), Error> {
     if matches!(&moved, Err(error) if error.is(Errno::EOPNOTSUPP)) {
         return Err(Error::Rdma(RdmaError::Kept {
             device: name.clone(),
-            reason: "its driver cannot take it from its users, so that the kernel does not move it"
+            reason: "its driver cannot disassociate it from its users, so the kernel refuses the move"
                 .to_owned(),
             remedy: "leave rdma out, or name a master with another device",
         }));

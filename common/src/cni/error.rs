@@ -43,7 +43,7 @@ impl Code {
     pub const CHECK_FAILED: Self = Self(104);
     /// 105: another host uses the address that the pod got.
     pub const ADDRESS_ANSWERED: Self = Self(105);
-    /// 110: every address of a range set or pool is allocated or excluded.
+    /// 110: no address is left that the attachment may get; the message names the limit.
     pub const EXHAUSTED: Self = Self(110);
     /// 111: a requested address belongs to another attachment.
     pub const ADDRESS_IN_USE: Self = Self(111);
@@ -55,13 +55,13 @@ impl Code {
     pub const STORE_CORRUPT: Self = Self(114);
     /// 115: no pool of that name exists in the cluster.
     pub const POOL_UNKNOWN: Self = Self(115);
-    /// 116: the pool's node selector excludes this node.
+    /// 116: the pool is not for this node, or the node has no file of the pool.
     pub const POOL_NOT_HERE: Self = Self(116);
     /// 117: the pool's namespace selector excludes the pod's namespace.
     pub const POOL_NOT_FOR_NAMESPACE: Self = Self(117);
-    /// 118: a pool has no free address; some addresses still rest after their release (`cooldown`).
+    /// 118: each free address is in its cooldown after a release.
     pub const RESTING: Self = Self(118);
-    /// 119: this node has no free address left, and its agent cannot reach the API server for more.
+    /// 119: ADD needs the API server, and it does not answer the agent.
     pub const API_UNREACHABLE: Self = Self(119);
     /// 999: a bug in the plugin (libcni's `ErrInternal`).
     pub const INTERNAL: Self = Self(999);

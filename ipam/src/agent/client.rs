@@ -63,7 +63,7 @@ impl Client {
             .map_err(|e| self.failed(&e))?;
         let reply: Reply = serde_json::from_slice(&answer).map_err(|e| {
             let start: String = String::from_utf8_lossy(&answer).chars().take(80).collect();
-            self.unanswered(&format!("it answered {start:?}, which is no answer: {e}"))
+            self.unanswered(&format!("its reply {start:?} cannot be decoded: {e}"))
         })?;
         reply.accepted()
     }
@@ -123,7 +123,7 @@ fn line(request: &Request) -> Result<Vec<u8>, Error> {
     let mut line = serde_json::to_vec(request).map_err(|e| {
         Error::caused(
             Code::INTERNAL,
-            "cannot write the question to the agent as JSON",
+            "cannot encode the request to the agent as JSON",
             &e,
         )
     })?;

@@ -137,7 +137,7 @@ fn an_agent_that_closes_the_connection_is_reported() {
 
 #[test]
 fn an_invalid_answer_is_quoted_in_the_error() {
-    assert_unanswered("it answered \"<html>\", which is no answer", |mut stream| {
+    assert_unanswered("its reply \"<html>\" cannot be decoded", |mut stream| {
         read_request(&stream);
         stream.write_all(b"<html>\n").unwrap();
     });

@@ -126,7 +126,7 @@ fn alone(conf: &Map<String, Value>, ipam: &Map<String, Value>) -> Result<(), Err
     };
     let refuse = |place: &str, key: &str, value: &Value| {
         Err(invalid(format!(
-            "{place}{key}{} does not go with ipam.{pool} (value {}): the pool says which addresses there are; remove one of them",
+            "{place}{key}{} cannot be combined with ipam.{pool} (value {}): the pool defines the addresses; remove one of them",
             shown(key, value),
             ipam[*pool]
         )))

@@ -357,7 +357,7 @@ fn whereabouts(
             .find(|(_, value)| value.is_some())
         {
             return Err(invalid(format!(
-                "{key} {range:?} already says what {place}.{other} says; keep one of them"
+                "{key} {range:?} and {place}.{other} set the same limit; keep one of them"
             )));
         }
         let Some((last, length)) = rest.split_once('/') else {

@@ -61,18 +61,18 @@ impl Standing {
         let synchronized = clock.is_synchronized();
         match clock.now().duration_since(at) {
             Err(_) => Self::Unproven(format!(
-                "the agent last saw them at {date}, which is still to come by this node's clock"
+                "the agent last confirmed them at {date}, which is in the future by this node's clock"
             )),
             Ok(age) if age < Duration::from_secs(pool.quarantine_seconds.into()) => match synchronized {
                 Ok(true) => Self::Good,
                 Ok(false) => Self::Unproven(format!(
-                    "the agent last saw them at {date}, {} s ago by a clock that no time service has set since the boot (adjtimex: STA_UNSYNC), so the node may have been off for longer",
+                    "the agent last confirmed them at {date}, {} s ago by a clock that no time service has set since the boot (adjtimex: STA_UNSYNC), so the node may have been off for longer",
                     age.as_secs()
                 )),
                 Err(error) => Self::Unproven(error.msg),
             },
             Ok(age) => Self::Unproven(format!(
-                "the agent last saw them at {date}, {} s ago, and after {} s others may have them",
+                "the agent last confirmed them at {date}, {} s ago, and after {} s other nodes may own them",
                 age.as_secs(),
                 pool.quarantine_seconds
             )),

@@ -163,7 +163,7 @@ impl<'a> Attempt<'a> {
         if !replies.granted.is_empty() && !locked.is_asking(self.owner) {
             return Err(Error::new(
                 Code::TRY_AGAIN,
-                "the agent took its addresses back, since this ADD had not taken them for a while; try again",
+                "the agent released the addresses of this request, because ADD did not use them in time; try again",
             ));
         }
         let ranges = PoolRanges::new(&pool, &self.store.pool_path())?;

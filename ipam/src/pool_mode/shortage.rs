@@ -114,7 +114,7 @@ impl AgentNeed {
             Self::Block(local) => Error::new(
                 Code::TRY_AGAIN,
                 format!(
-                    "{}, and others were faster to take what the agent claimed; try again",
+                    "{}, and other pods have used up the block that the agent claimed; try again",
                     local.describe()
                 ),
             )
@@ -160,7 +160,7 @@ impl AgentNeed {
             Self::Namespace { namespace, admitted } => unadmitted(namespace.as_deref(), admitted),
             Self::Proof { blocks, why } => unproven(*blocks, why),
             Self::Block(local) => local.describe(),
-            Self::Address { ips } => format!("{} can only be had by way of the agent", named(ips)),
+            Self::Address { ips } => format!("only the agent can allocate {}", named(ips)),
         }
     }
 

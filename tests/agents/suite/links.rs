@@ -17,7 +17,7 @@ use tests::Node;
 const CONDITION: &str = "rdmanet.io/LinksReady";
 const BOTH: &str = "carrier on rail0, rail1";
 const TIMEOUT: Duration = Duration::from_secs(60);
-const LOST: &str = "rail0 has no carrier: cable or switch port";
+const LOST: &str = "rail0 has no carrier: check cable and switch port";
 
 /// A machine whose links the test controls, and its cluster.
 struct RailNode<'a> {

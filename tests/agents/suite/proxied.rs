@@ -21,7 +21,7 @@ pub(crate) async fn the_agent_takes_its_proxy_from_the_environment(site: &Site) 
     node.set_environment(&[("HTTPS_PROXY", &url), ("NO_PROXY", "localhost")]);
     node.start();
     let refused = format!(
-        "the proxy {url}/ refuses the way to 127.0.0.1:{}: 403 Forbidden",
+        "the proxy {url}/ rejects CONNECT 127.0.0.1:{}: 403 Forbidden",
         site.server.port()
     );
     let warned = || {

@@ -228,7 +228,7 @@ fn of_the_rest() -> Vec<Case> {
             "/spec",
             json!({ "ranges": [{ "subnet": "10.0.0.0/16" }], "warmBlocks": 3, "maxBlocksPerNode": 2 }),
             "warmBlocks",
-            "more than maxBlocksPerNode lets a node have",
+            "warmBlocks must be at most maxBlocksPerNode",
         ),
         (
             "/spec/maxBlocksPerNode",

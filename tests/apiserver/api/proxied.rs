@@ -79,7 +79,7 @@ async fn an_error_names_the_proxy_that_refused_a_request_and_the_reason() {
     let requests = Requests::new(client, Deadline::background());
     let trouble = requests.registration("far-away").await.unwrap_err();
     let words = format!(
-        "the proxy {}/ refuses the way to 127.0.0.1:{}: 403 Forbidden; let the proxy allow it",
+        "the proxy {}/ rejects CONNECT 127.0.0.1:{}: 403 Forbidden; let the proxy allow it",
         gateway.url(),
         server.port()
     );

@@ -47,7 +47,12 @@ fn a_link_that_the_node_needs_is_refused() {
             &words,
         );
         let child = ["link add link ib1 name kid type ipoib pkey 0x8001"];
-        refused(node, &child, &["link del kid"], &["kid hangs on it"]);
+        refused(
+            node,
+            &child,
+            &["link del kid"],
+            &["it has links on top of it (kid)"],
+        );
         let bond = [
             "link add bond9 type bond mode active-backup",
             "link set ib1 down",
@@ -68,7 +73,7 @@ fn the_parent_of_a_pods_interface_is_refused() {
             node,
             &[],
             &[],
-            &["the interface of net-a/net1 of container pod-1 hangs on it"],
+            &["it has links on top of it (the interface of net-a/net1 of container pod-1)"],
         );
         living.check(&conf, "net1").done();
         living.detach(&conf, "net1");
@@ -107,7 +112,7 @@ fn a_link_made_by_software_is_refused() {
         let conf = whole_link(node, "dum9");
         let pod = node.pod();
         pod.add(&conf, "net1")
-            .refused(7, &["dum9", "dummy", "dies with the pod"]);
+            .refused(7, &["dum9", "dummy", "deletes with the pod's namespace"]);
         node.ip("link del dum9");
     });
 }

@@ -237,7 +237,7 @@ async fn assert_link_conditions(admin: &Client, history: &[(String, String, Stri
         let found = found.unwrap_or_else(|| panic!("{wanted:?} is not among {left:?} of {history:#?}"));
         left = &left[found + 1..];
     }
-    let sentence = "ib2 has no carrier: softib2 port 1 is down: cable or switch port";
+    let sentence = "ib2 has no carrier: softib2 port 1 is down: check cable and switch port";
     assert!(
         history.iter().any(|(_, _, said)| said == sentence),
         "{history:#?}"

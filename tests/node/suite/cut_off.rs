@@ -120,7 +120,7 @@ fn behind_a_refusing_proxy_nodes_serve_their_blocks_and_the_log_names_the_proxy(
     cluster.kubectl(
         "-n rdmanet-system set env daemonset/rdmanet-agent --containers=agent HTTPS_PROXY=http://127.0.0.1:3128",
     );
-    for (node, cause) in [("node-1", "refuses the way to"), ("node-2", "Connection refused")] {
+    for (node, cause) in [("node-1", "rejects CONNECT"), ("node-2", "Connection refused")] {
         // The rollout replaces the agents one after the other, and waits for the first.
         cluster.kubectl(&format!(
             "-n rdmanet-system delete pod -l app.kubernetes.io/name=rdmanet-agent --field-selector spec.nodeName={node}"

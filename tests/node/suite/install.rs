@@ -22,7 +22,7 @@ pub(crate) fn install(cluster: &Cluster) {
     assert!(log.contains("cni-ipoib 0.1.0 installed"), "{log}");
     assert!(log.contains("rdma-ipam 0.1.0 installed"), "{log}");
     assert!(
-        log.contains("plugins go to /opt/cni/bin: this node is said to be kubeadm"),
+        log.contains("plugins go to /opt/cni/bin: --distribution is kubeadm"),
         "{log}"
     );
     add_network(cluster);

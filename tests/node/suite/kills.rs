@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! kill -9 of kubelet and container runtime under living pods.
+//! kill -9 of kubelet and container runtime while their pods run.
 
 use crate::cluster::Cluster;
 use crate::witnesses::{agree, pods};

@@ -129,7 +129,7 @@ fn a_directory_that_cannot_take_the_plugins_is_named_with_the_cause() {
     let agent = agent_of(&cluster, "node-1").unwrap();
     let name = agent["metadata"]["name"].as_str().unwrap();
     let log = cluster.kubectl(&format!("-n rdmanet-system logs {name} -c install"));
-    let warning = format!("warning: {DIRECTORY} has no other plugin in it");
+    let warning = format!("warning: {DIRECTORY} contains no other plugin");
     assert!(log.contains(&warning), "{log}");
     on(&format!("umount {DIRECTORY}"));
     install_again(&cluster);

@@ -177,7 +177,7 @@ fn a_plugin_directory_without_other_plugins_causes_a_warning() {
     fs::remove_file(node.at("/opt/cni/bin/loopback")).unwrap();
     assert_says(
         &node.install("0.1.0").unwrap(),
-        "warning: /opt/cni/bin has no other plugin in it",
+        "warning: /opt/cni/bin contains no other plugin",
     );
 }
 

@@ -124,16 +124,16 @@ fn a_node_is_healthy_while_every_link_has_carrier() {
 
 #[test]
 fn a_rail_without_a_cable_is_reported_with_its_port() {
-    let sentence = "ib1 has no carrier: mlx5_3 port 1 is down: cable or switch port";
+    let sentence = "ib1 has no carrier: mlx5_3 port 1 is down: check cable and switch port";
     rails().pulled(3).is("rdma", false, "LinkDown", sentence);
 }
 
 #[test]
 fn the_message_about_a_port_that_is_not_set_up_names_the_subnet_manager() {
     let port = |state| rails().pulled(3).state(3, PortLayer::Infiniband, state);
-    let sentence = "ib1 has no carrier: mlx5_3 port 1 has a cable, and no subnet manager has set it up";
+    let sentence = "ib1 has no carrier: mlx5_3 port 1 has a cable, and no subnet manager has configured it";
     port(PortState::Init).is("rdma", false, "LinkDown", sentence);
-    let sentence = "ib1 has no carrier: mlx5_3 port 1 is active, and its partition's group is not joined: subnet manager";
+    let sentence = "ib1 has no carrier: mlx5_3 port 1 is active and has not joined its partition's group: check the subnet manager";
     port(PortState::Active).is("rdma", false, "LinkDown", sentence);
 }
 
@@ -147,7 +147,8 @@ fn a_port_that_never_had_carrier_or_is_set_down_does_not_count() {
 
 #[test]
 fn a_bond_without_one_of_its_ports_is_degraded() {
-    let sentence = "bond bond0 over ib0 runs without ib1 (mlx5_3 port 1 is down: cable or switch port)";
+    let sentence =
+        "bond bond0 over ib0 runs without ib1 (mlx5_3 port 1 is down: check cable and switch port)";
     bonded().pulled(3).is("rdma", true, "BondDegraded", sentence);
     let unused = bonded().pulled(3).unseen("ib1");
     unused.is("rdma", true, "LinksUp", "carrier on bond0 over ib0");
@@ -156,14 +157,14 @@ fn a_bond_without_one_of_its_ports_is_degraded() {
 #[test]
 fn a_bond_without_a_working_port_is_down_and_lists_its_ports() {
     let dead = bonded().pulled(2).pulled(3).pulled(9);
-    let sentence = "bond0 has no carrier on any of its ports: ib0 (mlx5_2 port 1 is down: cable or switch port), ib1 (mlx5_3 port 1 is down: cable or switch port)";
+    let sentence = "bond0 has no carrier on any of its ports: ib0 (mlx5_2 port 1 is down: check cable and switch port), ib1 (mlx5_3 port 1 is down: check cable and switch port)";
     dead.is("rdma", false, "LinkDown", sentence);
 }
 
 #[test]
 fn one_message_reports_a_lost_rail_and_a_degraded_bond() {
     let both = bonded().pulled(3).port(4, "ib2").pulled(4);
-    let sentence = "ib2 has no carrier: mlx5_4 port 1 is down: cable or switch port; bond bond0 over ib0 runs without ib1 (mlx5_3 port 1 is down: cable or switch port)";
+    let sentence = "ib2 has no carrier: mlx5_4 port 1 is down: check cable and switch port; bond bond0 over ib0 runs without ib1 (mlx5_3 port 1 is down: check cable and switch port)";
     both.is("rdma", false, "LinkDown", sentence);
 }
 
@@ -175,7 +176,7 @@ fn an_ethernet_link_counts_only_if_it_carries_rdma() {
     node.is("rdma", true, "LinksUp", "carrier on roce0");
     let node = node.pulled(3);
     node.is("rdma", true, "LinksUp", "carrier on roce0");
-    let sentence = "roce0 has no carrier: mlx5_2 port 1 is down: cable or switch port";
+    let sentence = "roce0 has no carrier: mlx5_2 port 1 is down: check cable and switch port";
     node.pulled(2).is("rdma", false, "LinkDown", sentence);
     assert_eq!(
         Machine::default().ethernet(3, "lom0", false).evaluate("rdma"),
@@ -208,7 +209,7 @@ fn links_that_match_a_pattern_count_whatever_their_kind_or_past_state() {
         "lom*",
         false,
         "LinkDown",
-        "lom0 has no carrier: cable or switch port",
+        "lom0 has no carrier: check cable and switch port",
     );
     let node = node.set_down(4);
     node.is(

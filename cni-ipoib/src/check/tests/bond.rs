@@ -142,12 +142,12 @@ fn an_ethernet_bond_restarted_under_a_child_is_reported() {
     fixture.kernel.set().state.pod[0].carrier = false;
     assert_eq!(
         check_of(&fixture, &prev),
-        "net1 is not as ADD left it: it has no carrier though bond0 has: was that bond restarted? set net1 down and up again, or attach the pod anew"
+        "net1 is not as ADD left it: it has no carrier though bond0 has: was that bond restarted? set net1 down and up again, or create the pod again"
     );
     fixture.kernel.set().state.pod.clear();
     assert_eq!(
         check_of(&fixture, &prev),
-        "net1 is not as ADD left it: it is gone (was bond0 made anew? a bond takes its children along); attach the pod anew"
+        "net1 is not as ADD left it: it is gone (was bond0 recreated? the kernel deletes the children of a deleted bond); create the pod again"
     );
 }
 

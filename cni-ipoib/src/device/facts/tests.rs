@@ -15,14 +15,14 @@ fn users_of_a_link_are_found_in_pods_too() {
         ..of_kind("vlan", crate::model::ethernet(60, "ens1.7"))
     };
     fixture.kernel.set().state.host.push(vlan);
-    assert!(refused(&fixture, "ens1").contains("ens1.7 hangs on it"));
+    assert!(refused(&fixture, "ens1").contains("it has links on top of it (ens1.7)"));
     fixture
         .add_with("c2", &serde_json::json!({"master": "ib0"}))
         .unwrap();
     fixture.kernel.set().state.pod[0].name = "other".to_owned();
     let text = refused(&fixture, "ib0");
     assert!(
-        text.contains("the interface of fabric/net1 of container c2 hangs on it"),
+        text.contains("it has links on top of it (the interface of fabric/net1 of container c2)"),
         "{text}"
     );
 }

@@ -129,7 +129,7 @@ fn a_virtual_function_gets_its_guid_until_del() {
         if way.0 == NetnsMode::Exclusive {
             assert_eq!(state.rdma.names(Side::Pod), ["mlx5_2"], "{way:?}");
             let written = fixture.entry("c1").intent.unwrap().rdma.unwrap();
-            assert_eq!(written.device.index, 13, "the device that the driver made anew");
+            assert_eq!(written.device.index, 13, "the device that the driver recreated");
         }
         fixture.del("c1").unwrap();
         assert_clean(&fixture, &before, OWN, &format!("{way:?}"));

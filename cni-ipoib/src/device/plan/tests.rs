@@ -68,14 +68,14 @@ fn a_link_in_use_stays_on_the_host() {
                 software: Some("a link of kind bond".to_owned()),
                 ..facts()
             },
-            "it is a link of kind bond, which dies with the pod",
+            "it is a link of kind bond, which the kernel deletes with the pod's namespace",
         ),
         (
             Facts {
                 path: None,
                 ..facts()
             },
-            "there is no device behind it",
+            "it has no hardware device",
         ),
         (
             Facts {
@@ -112,7 +112,7 @@ fn a_link_in_use_stays_on_the_host() {
                 uppers: vec!["ib0.8001".to_owned(), "vlan7".to_owned()],
                 ..facts()
             },
-            "ib0.8001, vlan7 hangs on it",
+            "it has links on top of it (ib0.8001, vlan7)",
         ),
         (
             Facts {

@@ -48,7 +48,7 @@ fn each_error_has_its_code_and_a_remedy() {
                 waited: Duration::from_secs(5),
             },
             Code::TRY_AGAIN,
-            "ib1 did not come back from the pod within 5s: its namespace is still being cleared up, or a process of the pod holds it; trying again brings it back once that namespace is gone",
+            "ib1 did not come back from the pod within 5s: the kernel still removes its namespace, or a process of the pod holds it; try again once that namespace is gone",
         ),
     ];
     for (error, code, text) in table {

@@ -15,10 +15,10 @@ fn every_error_names_the_thing_the_cause_and_the_remedy() {
         (
             RdmaError::Missing {
                 link: "eth0".to_owned(),
-                reason: "the node has none for it".to_owned(),
+                reason: "the node has no RDMA device for it".to_owned(),
             },
             7,
-            "no RDMA device belongs to eth0: the node has none for it; set rdma.required to false to go on without one",
+            "cannot choose the RDMA device of eth0: the node has no RDMA device for it; if rdma.required is false, the pod gets no RDMA device",
         ),
         (
             RdmaError::Kept {
@@ -43,7 +43,7 @@ fn every_error_names_the_thing_the_cause_and_the_remedy() {
                 waited: Duration::from_secs(5),
             },
             11,
-            "RDMA device mlx5_0 did not come back from the pod within 5s: its namespace is still being cleared up, or the pod moved the device on; trying again brings it back once that namespace is gone",
+            "RDMA device mlx5_0 did not come back from the pod within 5s: the kernel still removes its namespace, or the pod moved the device on; try again once that namespace is gone",
         ),
     ];
     for (error, code, text) in table {

@@ -67,19 +67,19 @@ fn an_infiniband_port_must_be_active() {
             json!({}),
             at(PortState::Armed),
             102,
-            "ib0 carries nothing: mlx5_0 port 1 is armed (LinkUp); the subnet manager has not finished with it",
+            "ib0 carries nothing: mlx5_0 port 1 is armed (LinkUp); the subnet manager has not finished configuring it",
         ),
         (
             json!({}),
             at(PortState::ActiveDefer),
             102,
-            "ib0 carries nothing: mlx5_0 port 1 is active, deferred (LinkUp); the subnet manager has not finished with it",
+            "ib0 carries nothing: mlx5_0 port 1 is active, deferred (LinkUp); the subnet manager has not finished configuring it",
         ),
         (
             json!({}),
             at(PortState::Unknown),
             102,
-            "ib0 carries nothing: mlx5_0 port 1 is unknown (LinkUp); the subnet manager has not finished with it",
+            "ib0 carries nothing: mlx5_0 port 1 is unknown (LinkUp); the subnet manager has not finished configuring it",
         ),
     ]);
 }

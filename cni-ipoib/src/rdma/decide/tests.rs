@@ -114,7 +114,7 @@ fn a_missing_device_is_an_error_only_if_required() {
     assert_eq!(decided(Some(&asking(RdmaNetns::Auto, false)), &none), Ok(None));
     assert_eq!(
         decided(Some(&asking(RdmaNetns::Auto, true)), &none).unwrap_err(),
-        "no RDMA device belongs to eth1: the node has none for it; set rdma.required to false to go on without one"
+        "cannot choose the RDMA device of eth1: the node has no RDMA device for it; if rdma.required is false, the pod gets no RDMA device"
     );
 }
 

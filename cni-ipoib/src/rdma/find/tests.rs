@@ -155,7 +155,7 @@ fn a_representor_shares_the_function_but_not_the_device() {
         [lower(ethernet(9, "eth0_3"), Some(0))],
         [on_port(roce("mlx5_0", Some(0)), 2)],
     );
-    assert_eq!(refused(&facts, None), "the node has none for it");
+    assert_eq!(refused(&facts, None), "the node has no RDMA device for it");
 }
 
 #[test]
@@ -233,15 +233,15 @@ fn a_selector_chooses_among_several_devices() {
     let facts = facts([lower(ethernet(2, "eth0"), Some(0))], devices());
     assert_eq!(
         refused(&facts, None),
-        "mlx5_0, rxe0 all do; name one in rdma.device"
+        "several devices belong to it (mlx5_0, rxe0); name one in rdma.device"
     );
     assert_eq!(
         refused(&facts, Some("*")),
-        "mlx5_0, rxe0 all do; name one in rdma.device"
+        "several devices belong to it (mlx5_0, rxe0); name one in rdma.device"
     );
     assert_eq!(
         refused(&facts, Some("bnxt*")),
-        "rdma.device is \"bnxt*\", but it has mlx5_0, rxe0"
+        "rdma.device is \"bnxt*\", and the devices of the link are mlx5_0, rxe0"
     );
     let pattern = Pattern::new("rxe?").unwrap();
     assert_eq!(find(&facts, Some(&pattern)).unwrap().seen.device.name, "rxe0");

@@ -286,7 +286,7 @@ fn a_driver_that_cannot_release_its_users_changes_nothing() {
     let before = fixture.kernel.state();
     let (_, text) = add(&fixture, "c1", exclusive("eth1")).unwrap_err();
     assert!(
-        text.contains("its driver cannot take it from its users"),
+        text.contains("its driver cannot disassociate it from its users"),
         "{text}"
     );
     assert_eq!(fixture.kernel.state(), before);

@@ -118,7 +118,7 @@ fn a_driver_that_cannot_release_its_users_is_reported() {
     let before = kernel.state();
     let error = hand_over(&mut kernel, &grant(None)).unwrap_err().to_string();
     assert!(
-        error.contains("mlx5_1") && error.contains("its driver cannot take it from its users"),
+        error.contains("mlx5_1") && error.contains("its driver cannot disassociate it from its users"),
         "{error}"
     );
     assert_eq!(kernel.state(), before);

@@ -59,7 +59,7 @@ fn keys_that_a_pool_defines_itself_are_refused_beside_it() {
         (
             json!({"pool": "a", "pools": ["b"]}),
             json!({}),
-            "ipam.pools (value [\"b\"]) does not go with ipam.pool (value \"a\")",
+            "ipam.pools (value [\"b\"]) cannot be combined with ipam.pool (value \"a\")",
         ),
         (
             json!({"pool": "a", "subnet": "10.0.0.0/24"}),
@@ -74,7 +74,7 @@ fn keys_that_a_pool_defines_itself_are_refused_beside_it() {
         (
             json!({"pools": ["a"], "exclude": []}),
             json!({}),
-            "does not go with ipam.pools",
+            "cannot be combined with ipam.pools",
         ),
         (
             json!({"pool": "a", "cooldown": 5}),

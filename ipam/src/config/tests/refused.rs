@@ -54,7 +54,7 @@ fn missing_and_unreadable_keys_are_refused_by_name() {
         ),
         (
             json!({"range": "10.0.0.1-10.0.0.9/24", "range_end": "10.0.0.9"}),
-            "already says what ipam.range_end says",
+            "and ipam.range_end set the same limit",
         ),
     ];
     assert_refused(&cases);

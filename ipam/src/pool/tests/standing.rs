@@ -88,7 +88,7 @@ fn after_a_reboot_blocks_are_valid_until_the_quarantine_ends() {
         panic!("600 s are not less than the quarantine");
     };
     assert!(
-        why.contains("600 s ago, and after 600 s others may have them"),
+        why.contains("600 s ago, and after 600 s other nodes may own them"),
         "{why}"
     );
 }
@@ -98,7 +98,7 @@ fn after_a_reboot_a_clock_that_was_set_back_proves_nothing() {
     let Standing::Unproven(why) = standing("other", 99, Some(100)) else {
         panic!("a time in the future proves nothing");
     };
-    assert!(why.contains("still to come by this node's clock"), "{why}");
+    assert!(why.contains("in the future by this node's clock"), "{why}");
     assert!(matches!(standing("other", 99, None), Standing::Unproven(_)));
 }
 

@@ -219,7 +219,11 @@ fn an_address_that_the_agent_released_meanwhile_is_not_used() {
         Some(addresses(&["10.0.0.200"]))
     });
     let error = fixture.request("a", &["10.0.0.200"]).unwrap_err();
-    assert_says(&error, Code::TRY_AGAIN, &["the agent took its addresses back"]);
+    assert_says(
+        &error,
+        Code::TRY_AGAIN,
+        &["the agent released the addresses of this request"],
+    );
     fixture.assert_sound("after an answer that came too late");
     assert!(fixture.names("leases").is_empty());
     assert_eq!(agent.end().last().unwrap().verb, Verb::Release);
@@ -246,7 +250,7 @@ fn an_agent_that_does_not_answer_leaves_nothing() {
         &error,
         Code::TRY_AGAIN,
         &[
-            "address 10.0.0.200 can only be had by way of the agent",
+            "only the agent can allocate address 10.0.0.200",
             "no answer within 1000 ms",
         ],
     );

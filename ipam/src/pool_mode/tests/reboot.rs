@@ -44,7 +44,7 @@ fn after_the_quarantine_add_waits_for_the_agent() {
             error.code,
             &[
                 "pool rail0: since this node's last boot nothing proves that its 1 blocks are still its own",
-                "600 s ago, and after 600 s others may have them",
+                "600 s ago, and after 600 s other nodes may own them",
                 "agent.sock: it is not there",
             ],
         );
@@ -72,7 +72,7 @@ fn a_clock_that_was_set_back_over_the_reboot_proves_nothing() {
     assert_says(
         &fixture.try_add("b").unwrap_err(),
         Code::TRY_AGAIN,
-        &["still to come by this node's clock"],
+        &["in the future by this node's clock"],
     );
 }
 

@@ -58,7 +58,7 @@ impl Fleet<'_> {
             let lost = NodeCondition {
                 status: "False".to_owned(),
                 reason: "LinkDown".to_owned(),
-                message: "ib0 has no carrier: cable or switch port".to_owned(),
+                message: "ib0 has no carrier: check cable and switch port".to_owned(),
             };
             agent
                 .write_node_condition(&api, kind::LINKS_READY, Some(lost))

@@ -2,14 +2,14 @@
 //! Collects what a lost DEL leaves on this node outside of pools: links, RDMA devices and journal entries of
 //! `cni-ipoib`, and leases of `ranges` (`docs/design/garbage.md`).
 //!
-//! Invariant: two witnesses prove each removal, in two observations. The kernel shows that the network namespace
+//! Invariant: two sources of evidence prove each removal, in two observations. The kernel shows that the network namespace
 //! of the attachment is gone. The API server, past every cache, has no pod of its UID, or this pod has a newer
 //! sandbox. Without an answer of the API server nothing is removed. An attachment without a pod is never removed.
 
 mod attachments;
 mod client;
+mod evidence;
 mod leases;
-mod witness;
 
 use crate::agent::Agent;
 use api::requests::ReconcileError;

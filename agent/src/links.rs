@@ -29,7 +29,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 
 /// The pause after a netlink failure.
-const AGAIN: Duration = Duration::from_secs(5);
+const RESTART_PAUSE: Duration = Duration::from_secs(5);
 
 /// The number of changes that may wait to be published as Events.
 const EVENTS_QUEUED: usize = 64;
@@ -76,7 +76,7 @@ async fn listen(listener: &Listener<'_>) {
             Ok(()) => tracing::warn!("netlink messages about links were lost; listing all links again"),
             Err(e) => {
                 tracing::warn!(error = %e, "netlink listener failed; restarting it");
-                tokio::time::sleep(AGAIN).await;
+                tokio::time::sleep(RESTART_PAUSE).await;
             }
         }
     }

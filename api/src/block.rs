@@ -71,7 +71,7 @@ pub struct IpBlockSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub quarantine_seconds: Option<i64>,
-    /// Who marked the block as orphaned, and when.
+    /// The process that marked the block as orphaned, and the time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub orphaned: Option<Orphaned>,
 }
@@ -101,7 +101,7 @@ pub enum BlockState {
     Shared,
 }
 
-/// Who marked a block as orphaned, and when.
+/// The process that marked a block as orphaned, and the time.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Orphaned {
     /// The node or controller that marked the block.

@@ -19,7 +19,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// After this time `kube`'s recorder no longer increases the count of an Event.
-const COUNTED: Duration = Duration::from_secs(6 * 60);
+const SERIES_TIMEOUT: Duration = Duration::from_secs(6 * 60);
 
 /// The burst for one object: each of eight rails may go down and come back.
 const BURST: u32 = 16;
@@ -154,7 +154,7 @@ impl Events {
 
     fn recorder(&self, note: String, now: Instant) -> Recorder {
         let mut all = self.by_note.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|_, (_, used)| now.saturating_duration_since(*used) < COUNTED);
+        all.retain(|_, (_, used)| now.saturating_duration_since(*used) < SERIES_TIMEOUT);
         let new = || Recorder::new(self.client.clone(), self.reporter.clone());
         let (recorder, used) = all.entry(note).or_insert_with(|| (new(), now));
         *used = now;

@@ -3,7 +3,7 @@
 //! (`docs/design/garbage.md`).
 //!
 //! Invariant: an attachment is removed only if its namespace is proven gone, seen under the lock of the
-//! attachment. The agent's request is the second witness: the API server has no such pod any more. An
+//! attachment. The agent's request is the second source of evidence: the API server has no such pod any more. An
 //! attachment without a pod is neither listed nor removed.
 
 mod reach;

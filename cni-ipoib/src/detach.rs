@@ -42,7 +42,7 @@ pub struct Recorded<'k> {
     pub made: &'k [Made],
     /// The namespace that ADD used.
     pub netns: (u64, u64),
-    /// The state directory. Its journal tells which links belong to other attachments.
+    /// The state directory. Its journal names the links of other attachments.
     pub state: &'k Path,
     /// The network.
     pub network: &'k str,

@@ -20,7 +20,7 @@ const FIRST: u32 = 1 << 3;
 const HOOKS: [u32; 2] = [46, 47];
 
 /// The most programs that a hook has (`BPF_MPROG_MAX` of `include/linux/bpf_mprog.h`).
-const MOST: u32 = 64;
+const MAX_PROGRAMS: u32 = 64;
 
 /// The part of `union bpf_attr` for a query, as words of 4 bytes. The kernel also writes its last field.
 type Attributes = [u32; 16];
@@ -45,7 +45,7 @@ pub fn is_used(index: u32) -> io::Result<bool> {
 pub fn remove_all(index: u32) -> io::Result<u32> {
     let mut removed = 0;
     for hook in HOOKS {
-        for _ in 0..MOST {
+        for _ in 0..MAX_PROGRAMS {
             if !has_program(index, hook)? {
                 break;
             }

@@ -109,7 +109,7 @@ impl Leader {
     }
 
     /// Works while this process holds the Lease, until the supervisor stops. If a watch ends while the process leads, the
-    /// supervisor stops: a leader with a stale cache could not tell.
+    /// supervisor stops: a leader with a stale cache would not notice.
     pub(crate) async fn run(context: Arc<Context>, supervisor: Supervisor) {
         let stop = supervisor.stop().clone();
         let (leads, elected) = watch::channel(false);

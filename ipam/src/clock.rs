@@ -41,7 +41,7 @@ pub struct KernelClock;
 impl Clock for KernelClock {
     fn boot_id(&self) -> Result<String, Error> {
         let text = std::fs::read_to_string(BOOT_ID).map_err(|e| {
-            Error::caused(Code::IO, format!("cannot read {BOOT_ID}, which tells leases of this boot from older ones; is /proc mounted?"), &e)
+            Error::caused(Code::IO, format!("cannot read {BOOT_ID}, which distinguishes leases of this boot from older ones; is /proc mounted?"), &e)
         })?;
         let id = text.trim();
         if is_boot_id(id) {

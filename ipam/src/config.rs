@@ -177,7 +177,7 @@ impl Config {
         let sets = ranges::build(specs, &mut notes)?;
         require_room(&sets, call.conf.version)?;
         let requests = Requests::read(&runtime, raw.args.as_ref(), &call.args)?;
-        tell_of_one_node(&ipam, call, &mut notes);
+        warn_about_node_local_addresses(&ipam, call, &mut notes);
         ignore(&ipam, &place);
         Ok(Self {
             place,
@@ -272,7 +272,7 @@ fn refuse_what_would_change(ipam: &RawIpam) -> Result<(), Error> {
 
 /// whereabouts reads its datastore from a separate file if the configuration has none. So a range in its
 /// spelling may have been unique in the cluster although the configuration does not say so.
-fn tell_of_one_node(ipam: &RawIpam, call: &Call, notes: &mut Vec<String>) {
+fn warn_about_node_local_addresses(ipam: &RawIpam, call: &Call, notes: &mut Vec<String>) {
     let theirs = ipam.range.is_some() || ipam.ip_ranges.is_some();
     let in_a_pod = call.args.get("K8S_POD_NAME").is_some();
     if theirs && in_a_pod && ipam.per_node != Some(true) {

@@ -9,7 +9,7 @@
 pub const TRIES: u32 = 8;
 
 /// The maximum number of failed tries before the blocks are listed, even if the list is expensive: a plugin may be waiting.
-const MOST: u128 = 256;
+const MAX_TRIES: u128 = 256;
 
 /// The approximate number of names that cost the API server as much as one try: 23 ms of processor time for 500 names, 12 ms for
 /// a CREATE that finds the name taken and the GET after it (`docs/benchmarks.md`).
@@ -23,7 +23,10 @@ pub fn tries(blocks: u128, claimed: u128, all: u128) -> u128 {
     // On average one of this many blocks is free. Among three times as many, one is free in nineteen of twenty cases.
     let enough = blocks.checked_div(free).map(|one| one.saturating_mul(3));
     let costs_less = |tries: &u128| *tries <= all / NAMES;
-    enough.filter(costs_less).unwrap_or_default().clamp(few, MOST)
+    enough
+        .filter(costs_less)
+        .unwrap_or_default()
+        .clamp(few, MAX_TRIES)
 }
 
 /// The numbers below `size`, each once, in an order that depends only on `seed`.

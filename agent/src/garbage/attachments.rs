@@ -2,8 +2,8 @@
 //! Attachments in the journal of `cni-ipoib`. The collector lists and removes them; this agent decides.
 
 use super::client::{self, ClientError};
+use super::evidence::evidence;
 use super::report;
-use super::witness::evidence;
 use crate::agent::Agent;
 use crate::suspects::Suspects;
 use api::requests::ReconcileError;

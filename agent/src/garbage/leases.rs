@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Leases of networks with `ranges`, in the store of `rdma-ipam`. Those of pools belong to the pool's reconciler.
 
-use super::witness::evidence;
+use super::evidence::evidence;
 use crate::agent::Agent;
 use crate::suspects::Suspects;
 use api::requests::ReconcileError;

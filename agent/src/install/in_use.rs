@@ -158,7 +158,8 @@ fn links(host: &Path, netns_dir: &Path) -> Result<Vec<InterfaceInUse>, Error> {
             Err(e) => return Err(unseen(e.to_string())),
         };
         let links = Socket::<Route>::open_in(&netns).and_then(|mut socket| socket.links());
-        let links = links.map_err(|e| unseen(format!("{e}; to open a network namespace takes CAP_SYS_ADMIN")))?;
+        let links =
+            links.map_err(|e| unseen(format!("{e}; to open a network namespace takes CAP_SYS_ADMIN")))?;
         found.extend(links.into_iter().filter_map(|link| {
             let alias = link.alias?;
             let (network, attachment) = alias.strip_prefix(ALIAS)?.split_once('/')?;

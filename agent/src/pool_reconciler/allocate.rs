@@ -17,7 +17,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 /// How long a pool that was found full is not listed again, even for plugins that can wait for other nodes.
-const LOOKED: Duration = Duration::from_secs(2);
+const FULL_LIST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Where an address can be allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +116,7 @@ impl PoolReconciler {
         if self.claims.is_full(FULL_PAUSE) && self.addresses.has_shared(scope, family).await? {
             return Ok(Room::Shared);
         }
-        if self.claims.is_full(LOOKED) {
+        if self.claims.is_full(FULL_LIST_PAUSE) {
             match self.room_of(scope, family, Claimed::Full).await {
                 Err(error) if error.code == Code::EXHAUSTED && !self.has_looked(scope.pending) => {}
                 known => return known,

@@ -10,7 +10,7 @@ use std::time::Duration;
 const LONGEST: Duration = Duration::from_secs(30);
 
 /// The longest pause after a round that was interrupted by a plugin request.
-const SOON: Duration = Duration::from_secs(1);
+const INTERRUPTED_PAUSE: Duration = Duration::from_secs(1);
 
 /// How a round has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl Backoff {
         match round {
             Round::Succeeded => self.failures = 0,
             Round::Failed => self.failures = self.failures.saturating_add(1),
-            Round::Interrupted if self.failures == 0 => return self.interval.min(SOON),
+            Round::Interrupted if self.failures == 0 => return self.interval.min(INTERRUPTED_PAUSE),
             Round::Interrupted => {}
         }
         if self.failures == 0 {

@@ -60,7 +60,7 @@ pub(super) struct Claims {
     /// The number of claim attempts. Each attempt goes through the blocks in an order of its own.
     attempts: u64,
     /// The block of the last claim that ended without an answer from the API server.
-    doubtful: HashMap<Family, BlockCidr>,
+    unanswered: HashMap<Family, BlockCidr>,
     /// The number of tries that found a taken block since the last claim that succeeded. With a slow API server, the time
     /// of a plugin ends before the tries do. So the next attempt has fewer left, and the list comes in the end.
     misses: u128,
@@ -73,7 +73,7 @@ impl Claims {
         Self {
             context,
             attempts: 0,
-            doubtful: HashMap::new(),
+            unanswered: HashMap::new(),
             misses: 0,
             full_since: None,
         }
@@ -125,12 +125,12 @@ impl Claims {
             layout,
             me: &me,
         };
-        let doubtful = self.doubtful(family, layout).await?;
-        let name = doubtful.map(|cidr| cidr.name(&accepted.spec.address_space));
+        let unanswered = self.unanswered(family, layout).await?;
+        let name = unanswered.map(|cidr| cidr.name(&accepted.spec.address_space));
         if is_at_limit(blocks, wanted, name.as_deref()) {
             return Ok(Claimed::Limit);
         }
-        if let Some(cidr) = doubtful {
+        if let Some(cidr) = unanswered {
             match self.try_claim(blocks, wanted, cidr).await? {
                 Attempt::Claimed => return Ok(Claimed::Yes),
                 Attempt::Unlisted => return Ok(Claimed::Unlisted),
@@ -253,12 +253,12 @@ impl Claims {
 
     /// The block of the last claim, if that claim has no answer yet. The block may already be this node's, or become so while
     /// another one is tried.
-    async fn doubtful(
+    async fn unanswered(
         &mut self,
         family: Family,
         layout: &BlockLayout,
     ) -> Result<Option<BlockCidr>, ReconcileError> {
-        let Some(cidr) = self.doubtful.get(&family).copied() else {
+        let Some(cidr) = self.unanswered.get(&family).copied() else {
             return Ok(None);
         };
         let file = self.context.file().await?;
@@ -266,7 +266,7 @@ impl Claims {
         if layout.has(cidr) && !file.is_some_and(is_in_file) {
             return Ok(Some(cidr));
         }
-        self.doubtful.remove(&family);
+        self.unanswered.remove(&family);
         Ok(None)
     }
 
@@ -277,10 +277,10 @@ impl Claims {
         cidr: BlockCidr,
     ) -> Result<Attempt, ReconcileError> {
         let family = wanted.layout.family();
-        self.doubtful.insert(family, cidr);
+        self.unanswered.insert(family, cidr);
         let tried = self.try_create(blocks, wanted, cidr).await;
         if matches!(tried, Ok(_) | Err(ReconcileError::Api(ApiError::Rejected { .. }))) {
-            self.doubtful.remove(&family);
+            self.unanswered.remove(&family);
         }
         if matches!(tried, Ok(Attempt::Taken)) {
             self.misses += 1;

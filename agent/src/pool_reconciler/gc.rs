@@ -52,7 +52,7 @@ impl Observed {
         doubted
             || !self.addresses.is_empty()
             || lately(last_write, BACKGROUND_LIMIT + interval * 4)
-            || !lately(self.listed, interval * SELDOM)
+            || !lately(self.listed, interval * IDLE_INTERVALS)
     }
 }
 
@@ -107,7 +107,7 @@ fn is_of(pool: &str, address: &IpAddress, released: &Released) -> bool {
 }
 
 /// Without any suspicion, addresses are listed once in this many times [`crate::config::Config::observation_interval`].
-const SELDOM: u32 = 20;
+const IDLE_INTERVALS: u32 = 20;
 
 /// Frees leases whose pods are gone, and address objects that no lease has.
 pub(super) struct GarbageCollector {

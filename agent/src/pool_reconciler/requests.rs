@@ -19,7 +19,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use std::time::Duration;
 
 /// The maximum of the random delay that spreads out the nodes.
-const APART: Duration = Duration::from_millis(500);
+const MAX_JITTER: Duration = Duration::from_millis(500);
 
 /// The error for a pool that does not exist.
 pub(crate) fn unknown_pool(pool: &PoolName) -> Error {
@@ -114,7 +114,7 @@ impl PoolReconciler {
             .pool_object()
             .and_then(|pool| pool.status.clone()?.counters);
         let blocks = counters.map_or(0, |counters| counters.blocks);
-        report_usage::wait(blocks, fastrand::f64()).min(APART)
+        report_usage::wait(blocks, fastrand::f64()).min(MAX_JITTER)
     }
 
     async fn serve(

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 /// The distance between the number of a spec and its generation, if they differ. An agent before `acceptedGeneration` compares
 /// reports of numbers with the generation. So a number in force must not equal the generation of a later edit.
-const APART: i64 = 1000;
+const NUMBER_GAP: i64 = 1000;
 
 /// The state of a pool, written by the controller.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -64,7 +64,9 @@ impl IpPoolStatus {
         if generation > reported {
             generation
         } else {
-            reported.saturating_add(1).max(generation.saturating_add(APART))
+            reported
+                .saturating_add(1)
+                .max(generation.saturating_add(NUMBER_GAP))
         }
     }
 }

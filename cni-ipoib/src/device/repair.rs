@@ -117,7 +117,7 @@ pub(crate) fn restore_for(
 /// the node: the links of some may have taken its name.
 ///
 /// Deletes the children that the pod created on it. The kernel moves these to the host when the pod's namespace ends, and
-/// sets them down. Only the journal tells them from a child that an ADD is creating: a pod may choose any name and mark.
+/// sets them down. Only the journal distinguishes them from a child that an ADD is creating: a pod may choose any name and mark.
 ///
 /// # Errors
 /// As [`function::restore`] and [`restore_state`].

@@ -44,7 +44,7 @@ impl Made {
 
     /// Whether `link`, read in the same namespace, is this link, whatever its name. Its index may differ if
     /// the pod moved it away and back. Then its address decides. It may also be the child of another attachment
-    /// with the same queue pair, once this link is deleted: only the journal tells, not a mark.
+    /// with the same queue pair, once this link is deleted: only the journal distinguishes the two, not a mark.
     pub fn is(&self, link: &Link) -> bool {
         self.has_index_of(link) || self.is_alike(link) && self.has_address_of(link)
     }
@@ -67,7 +67,7 @@ impl Made {
 
     /// Whether `link` is this link after the kernel returned it to the host at the end of the pod's namespace
     /// (`netns_refund` in `ipoib_netlink.c`). Such a link is down, and its index may differ. It may also be a child that
-    /// an ADD is creating with the same queue pair, once this link is deleted: only the journal tells.
+    /// an ADD is creating with the same queue pair, once this link is deleted: only the journal distinguishes the two.
     pub fn came_back_as(&self, link: &Link) -> bool {
         self.kind == "ipoib"
             && link.kind.as_deref() == Some("ipoib")

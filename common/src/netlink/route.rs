@@ -130,7 +130,7 @@ impl Socket<Route> {
     /// and its MTU becomes that of the mode.
     ///
     /// # Errors
-    /// `EOPNOTSUPP`: the link is of another kind. `EBUSY`: the kernel gave up its lock of links in the middle of the request,
+    /// `EOPNOTSUPP`: the link is of another kind. `EBUSY`: the kernel released its lock of links in the middle of the request,
     /// and another process has it (`ipoib_set_mode` of `ipoib_main.c`).
     pub fn change_ipoib(&mut self, index: u32, mode: IpoibMode, umcast: bool) -> Result<(), Error> {
         self.change(Message::NewLink(new_link::ipoib_change(index, mode, umcast)), 0)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Texts that are not UTF-8.
 //!
-//! Who may change a link may give it any bytes as its name, an altname or its alias. A pod must not hide its link
+//! A process that may change a link may set any bytes as its name, an altname or its alias. A pod must not hide its link
 //! from DEL that way. So a byte that is not UTF-8 becomes one of 256 private characters.
 //!
 //! Invariant: [`bytes`] of an escaped text are the bytes that the kernel sent.

@@ -34,7 +34,7 @@ pub(crate) fn add(pools: &Pools, call: &Call, owner: &Attachment, netns: &Path) 
                 }
                 return Ok(result);
             }
-            Err(error) if leads_on(error.code) => {
+            Err(error) if tries_next_pool(error.code) => {
                 refusals.push(of_pool(&pool, error));
                 order.fall_back_from(&pool);
             }
@@ -93,7 +93,7 @@ fn early(
 }
 
 /// Whether the next pool is tried. It is not for errors that pass by themselves or that need a person.
-fn leads_on(code: Code) -> bool {
+fn tries_next_pool(code: Code) -> bool {
     [
         Code::EXHAUSTED,
         Code::RESTING,

@@ -14,10 +14,10 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 /// How long a list that has free addresses is used.
-const GOOD: Duration = Duration::from_secs(2);
+const LIST_MAX_AGE: Duration = Duration::from_secs(2);
 
 /// How long a list without free addresses is used, unless the pool changes.
-const NONE_LEFT: Duration = Duration::from_millis(500);
+const EMPTY_LIST_MAX_AGE: Duration = Duration::from_millis(500);
 
 /// The shared blocks and their used addresses.
 #[derive(Clone, Debug)]
@@ -73,9 +73,9 @@ impl View {
         let free = self.free(layout);
         let age = now.saturating_duration_since(self.at);
         let is_good = if free.is_empty() {
-            version == self.version && age < NONE_LEFT
+            version == self.version && age < EMPTY_LIST_MAX_AGE
         } else {
-            age < GOOD
+            age < LIST_MAX_AGE
         };
         is_good.then_some(free)
     }

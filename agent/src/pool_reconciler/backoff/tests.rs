@@ -46,7 +46,7 @@ fn a_change_ends_a_pause_but_not_after_a_failed_round() {
 #[test]
 fn a_round_cut_short_for_a_plugin_runs_again_soon() {
     let mut backoff = Backoff::new(TICK);
-    assert_eq!(backoff.after(Round::Interrupted, 0.5), SOON);
+    assert_eq!(backoff.after(Round::Interrupted, 0.5), INTERRUPTED_PAUSE);
     assert!(backoff.may_wake());
     assert_eq!(
         Backoff::new(Duration::from_millis(200))

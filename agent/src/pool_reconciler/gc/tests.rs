@@ -77,7 +77,7 @@ fn an_agent_with_a_suspect_address_lists_its_addresses_again() {
 fn an_idle_agent_lists_its_addresses_again_after_a_long_pause() {
     let interval = Duration::from_millis(1);
     let observed = at_rest();
-    std::thread::sleep(interval * SELDOM);
+    std::thread::sleep(interval * IDLE_INTERVALS);
     assert!(observed.must_list(&registered("1"), interval, None));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The second witness: what the API server has of a pod.
+//! The second source of evidence: what the API server has of a pod.
 
 use crate::agent::Agent;
 use api::deadline::Deadline;

@@ -47,13 +47,6 @@ pub(super) struct ClaimTarget<'w> {
     pub(super) me: &'w Owner,
 }
 
-/// The result of one try.
-enum Attempt {
-    Claimed,
-    Taken,
-    Unlisted,
-}
-
 /// Claims blocks for this node.
 pub(super) struct Claims {
     context: PoolContext,
@@ -131,10 +124,8 @@ impl Claims {
             return Ok(Claimed::Limit);
         }
         if let Some(cidr) = unanswered {
-            match self.try_claim(blocks, wanted, cidr).await? {
-                Attempt::Claimed => return Ok(Claimed::Yes),
-                Attempt::Unlisted => return Ok(Claimed::Unlisted),
-                Attempt::Taken => {}
+            if let Some(claimed) = self.try_claim(blocks, wanted, cidr).await? {
+                return Ok(claimed);
             }
         }
         self.attempts += 1;
@@ -156,10 +147,8 @@ impl Claims {
             let Some(cidr) = order.at(position).and_then(|index| layout.block(index)) else {
                 continue;
             };
-            match self.try_claim(blocks, wanted, cidr).await? {
-                Attempt::Claimed => return Ok(Claimed::Yes),
-                Attempt::Unlisted => return Ok(Claimed::Unlisted),
-                Attempt::Taken => {}
+            if let Some(claimed) = self.try_claim(blocks, wanted, cidr).await? {
+                return Ok(claimed);
             }
         }
         self.claim_listed(blocks, wanted).await
@@ -197,18 +186,15 @@ impl Claims {
             let Some(cidr) = self.missing(layout, &taken, me) else {
                 break;
             };
-            match self.try_claim(blocks, wanted, cidr).await? {
-                Attempt::Claimed => return Ok(Claimed::Yes),
-                Attempt::Unlisted => return Ok(Claimed::Unlisted),
-                Attempt::Taken => {
-                    taken = taken
-                        .intervals()
-                        .iter()
-                        .copied()
-                        .chain([cidr.interval()])
-                        .collect();
-                }
+            if let Some(claimed) = self.try_claim(blocks, wanted, cidr).await? {
+                return Ok(claimed);
             }
+            taken = taken
+                .intervals()
+                .iter()
+                .copied()
+                .chain([cidr.interval()])
+                .collect();
         }
         self.full_since = Some(looked);
         Ok(Claimed::Full)
@@ -244,11 +230,8 @@ impl Claims {
         ) {
             return Ok(Claimed::Limit);
         }
-        Ok(match self.try_claim(blocks, wanted, cidr).await? {
-            Attempt::Claimed => Claimed::Yes,
-            Attempt::Taken => Claimed::Full,
-            Attempt::Unlisted => Claimed::Unlisted,
-        })
+        let claimed = self.try_claim(blocks, wanted, cidr).await?;
+        Ok(claimed.unwrap_or(Claimed::Full))
     }
 
     /// The block of the last claim, if that claim has no answer yet. The block may already be this node's, or become so while
@@ -270,19 +253,20 @@ impl Claims {
         Ok(None)
     }
 
+    /// Tries to claim this block. `None`: another node has it.
     async fn try_claim(
         &mut self,
         blocks: &mut BlockReconciler,
         wanted: ClaimTarget<'_>,
         cidr: BlockCidr,
-    ) -> Result<Attempt, ReconcileError> {
+    ) -> Result<Option<Claimed>, ReconcileError> {
         let family = wanted.layout.family();
         self.unanswered.insert(family, cidr);
         let tried = self.try_create(blocks, wanted, cidr).await;
         if matches!(tried, Ok(_) | Err(ReconcileError::Api(ApiError::Rejected { .. }))) {
             self.unanswered.remove(&family);
         }
-        if matches!(tried, Ok(Attempt::Taken)) {
+        if matches!(tried, Ok(None)) {
             self.misses += 1;
         }
         tried
@@ -293,7 +277,7 @@ impl Claims {
         blocks: &mut BlockReconciler,
         wanted: ClaimTarget<'_>,
         cidr: BlockCidr,
-    ) -> Result<Attempt, ReconcileError> {
+    ) -> Result<Option<Claimed>, ReconcileError> {
         let ClaimTarget {
             target, accepted, me, ..
         } = wanted;
@@ -319,14 +303,14 @@ impl Claims {
         {
             target.api.delete_block(&block).await?;
             blocks.known_mut().note(&name, None);
-            return Ok(Attempt::Unlisted);
+            return Ok(Some(Claimed::Unlisted));
         }
         let mut claimed = block_record(&block);
         let listed = space.as_ref().and_then(|space| find_entry(space, accepted));
         if listed.is_some_and(|listed| listed.probe) {
             match self.counted_on(blocks, wanted, &block).await? {
                 Some(again) => claimed = again,
-                None => return Ok(Attempt::Taken),
+                None => return Ok(None),
             }
         }
         let about = BlockStep {
@@ -337,7 +321,8 @@ impl Claims {
             entry: Entry::Closed,
         };
         blocks.write_block(about, claimed.local(Mode::Active)).await?;
-        Ok(self.claimed(&name, cidr))
+        self.note_claim(&name, cidr);
+        Ok(Some(Claimed::Yes))
     }
 
     /// Increments the epoch of a block that was claimed just now: the plugin probes addresses of blocks whose epoch is not the
@@ -364,12 +349,11 @@ impl Claims {
         Ok(Some(to))
     }
 
-    fn claimed(&mut self, name: &str, cidr: BlockCidr) -> Attempt {
+    fn note_claim(&mut self, name: &str, cidr: BlockCidr) {
         self.full_since = None;
         self.misses = 0;
         self.context.agent.metrics.claimed(&self.context.pool);
         tracing::info!(pool = %self.context.pool, block = name, cidr = %cidr, "claimed a block");
-        Attempt::Claimed
     }
 
     /// If the name of a block is taken, the block may be this node's own, from a CREATE whose response was lost. The node then
@@ -380,29 +364,30 @@ impl Claims {
         wanted: ClaimTarget<'_>,
         name: &str,
         cidr: BlockCidr,
-    ) -> Result<Attempt, ReconcileError> {
+    ) -> Result<Option<Claimed>, ReconcileError> {
         let ClaimTarget { target, me, .. } = wanted;
         let there: Option<IpBlock> = target.api.get(name).await?;
         let Some(block) = there.filter(|block| {
             block.spec.owner.node == *me.node && block.spec.pool == self.context.pool.as_str()
         }) else {
-            return Ok(Attempt::Taken);
+            return Ok(None);
         };
         let now = block_record(&block);
         blocks.known_mut().note(name, Some(block));
         let mode = |file: Option<PoolFile>| local_block(file.as_ref(), name).map(|local| local.mode);
         let before = self.context.file().await?;
         if now.owner != *me || now.phase != Phase::Active || mode(before).is_some() {
-            return Ok(Attempt::Taken);
+            return Ok(None);
         }
         blocks
             .reconcile_block(name, Some(cidr), Desired::Keep, target)
             .await?;
         let after = self.context.file().await?;
         if mode(after) == Some(Mode::Active) {
-            return Ok(self.claimed(name, cidr));
+            self.note_claim(name, cidr);
+            return Ok(Some(Claimed::Yes));
         }
-        Ok(Attempt::Unlisted)
+        Ok(Some(Claimed::Unlisted))
     }
 }
 

@@ -10,6 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::{Resource, ResourceExt};
 use std::net::IpAddr;
+use std::time::Duration;
 
 /// The finalizer of a block that has an owner. If a person deletes the block, the owner returns it. Until then the block
 /// stays, as long as a pod has an address of it.
@@ -94,8 +95,8 @@ pub fn node_ref(owner: &Owner) -> NodeRef {
     }
 }
 
-/// The object that claims a block.
-pub fn new_block(space: &str, pool: &str, cidr: BlockCidr, by: &Owner) -> IpBlock {
+/// The object `name` that claims a block. `quarantine` is that of the claiming node.
+pub fn new_block(name: &str, pool: &str, cidr: BlockCidr, by: &Owner, quarantine: Duration) -> IpBlock {
     let seen = BlockRecord::claimed(by);
     let spec = IpBlockSpec {
         pool: pool.to_owned(),
@@ -103,10 +104,10 @@ pub fn new_block(space: &str, pool: &str, cidr: BlockCidr, by: &Owner) -> IpBloc
         owner: node_ref(by),
         epoch: i64::try_from(seen.epoch).unwrap_or(1),
         state: BlockState::Active,
-        quarantine_seconds: None,
+        quarantine_seconds: i64::try_from(quarantine.as_secs()).ok(),
         orphaned: None,
     };
-    let mut block = IpBlock::new(&cidr.name(space), spec);
+    let mut block = IpBlock::new(name, spec);
     block.metadata.finalizers = Some(vec![LEASES.to_owned()]);
     block
 }

@@ -282,10 +282,9 @@ impl Claims {
             target, accepted, me, ..
         } = wanted;
         let asked = KernelClock.since_boot()?;
-        let mut object = new_block(&accepted.spec.address_space, self.context.pool.as_str(), cidr, me);
-        object.spec.quarantine_seconds =
-            i64::try_from(self.context.agent.config.daemon.quarantines.unused.as_secs()).ok();
-        let name = object.name_any();
+        let name = cidr.name(&accepted.spec.address_space);
+        let quarantine = self.context.agent.config.daemon.quarantines.unused;
+        let object = new_block(&name, self.context.pool.as_str(), cidr, me, quarantine);
         self.context.agent.metrics.tried(&self.context.pool);
         let created = target.api.create(&object).await;
         if let Err(ApiError::NoResponse { .. }) = created {

@@ -381,12 +381,10 @@ impl BlockReconciler {
         let (name, Some(cidr)) = (about.name, about.cidr) else {
             return Ok(Freshness::Read);
         };
-        let mut object = new_block("", self.context.pool.as_str(), cidr, &to.owner);
-        object.metadata.name = Some(name.to_owned());
+        let quarantine = self.context.agent.config.daemon.quarantines.unused;
+        let mut object = new_block(name, self.context.pool.as_str(), cidr, &to.owner, quarantine);
         let used = (IN_USE.to_owned(), "before this claim".to_owned());
         object.metadata.annotations = Some([used].into());
-        object.spec.quarantine_seconds =
-            i64::try_from(self.context.agent.config.daemon.quarantines.unused.as_secs()).ok();
         let WriteResult::Applied(block) = about.target.api.create(&object).await? else {
             return Ok(Freshness::Read);
         };

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::{IpAddressSpec, IpBlockStatus};
+use std::time::Duration;
 
 fn address(since: Option<Time>) -> IpAddress {
     let spec = IpAddressSpec {
@@ -72,7 +73,7 @@ fn a_block_that_is_claimed_with_leases_is_in_use_until_a_report_says_otherwise()
         node: "a".into(),
         uid: "1".into(),
     };
-    let mut block = new_block("default", "rail0", cidr, &by);
+    let mut block = new_block("default-10.0.0.0-28", "rail0", cidr, &by, Duration::ZERO);
     assert!(!in_use(&block));
     block
         .annotations_mut()

@@ -16,6 +16,7 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 use std::net::Ipv4Addr;
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 use tokio::runtime::Runtime;
 
 /// The cluster of one test.
@@ -169,14 +170,12 @@ impl Site {
         let blocks: Api<IpBlock> = Api::all(self.admin.clone());
         for i in 0..count {
             let ip = Ipv4Addr::from_bits(first.to_bits() + i * 16);
-            let mut block = new_block(
-                "default",
-                pool,
-                BlockCidr::containing(ip.into(), 4).unwrap(),
-                &owner(&node(i)),
-            );
+            let cidr = BlockCidr::containing(ip.into(), 4).unwrap();
+            let owner = owner(&node(i));
+            let mut block = new_block(&cidr.name("default"), pool, cidr, &owner, Duration::ZERO);
             // No agent would remove the finalizer.
             block.metadata.finalizers = None;
+            block.spec.quarantine_seconds = None;
             let made = blocks.create(&PostParams::default(), &block).await;
             let is_there = matches!(&made, Err(kube::Error::Api(status)) if status.code == 409);
             assert!(is_there || made.is_ok(), "{made:?}");

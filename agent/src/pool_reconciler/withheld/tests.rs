@@ -4,6 +4,7 @@
 use super::*;
 use api::block_layout::BlockCidr;
 use api::convert;
+use std::time::Duration;
 
 fn owner(node: &str) -> Owner {
     Owner {
@@ -15,7 +16,7 @@ fn owner(node: &str) -> Owner {
 /// A block of node `a` with `noted` as its observed generation.
 fn block(noted: Option<i64>) -> IpBlock {
     let cidr = BlockCidr::of("10.1.0.0/28".parse().unwrap()).unwrap();
-    let mut block = convert::new_block("default", "rail0", cidr, &owner("a"));
+    let mut block = convert::new_block("default-10.1.0.0-28", "rail0", cidr, &owner("a"), Duration::ZERO);
     block.status = noted.map(|noted| {
         serde_json::from_value(serde_json::json!({
             "used": 0, "free": 14, "excluded": 0, "observedGeneration": noted,

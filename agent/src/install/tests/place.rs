@@ -236,7 +236,7 @@ fn a_foreign_plugin_under_a_peer_name_is_never_replaced() {
         };
         let said = refusal(output_of(|out| install(&wanted, out)));
         assert_says(&said, "/opt/cni/bin/ipoib is there already and is not rdmanet's");
-        assert_says(&said, "take ipoib out of --peer-names");
+        assert_says(&said, "remove ipoib from --peer-names");
         assert_eq!(node.names(BIN), ["ipoib", "loopback"], "nothing was installed");
     }
     node.install("0.1.0").unwrap();

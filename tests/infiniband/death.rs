@@ -253,7 +253,7 @@ fn mark_of_another() -> (String, u32) {
 
 /// The kernel gives the link a new index if another link has the old one.
 #[test]
-fn del_and_gc_find_a_child_that_the_pod_moved_away_and_back_with_the_mark_of_another_attachment() {
+fn del_and_gc_find_a_child_that_returned_with_the_mark_of_another_attachment() {
     run(|node| {
         let conf = network(node, &json!({}));
         let before = node.traces(&[]);

@@ -76,7 +76,7 @@ async fn the_address_of_a_replaced_sandbox_is_released_while_the_pod_runs() {
 
 /// The state after a kill of CRI-O: the pod continues in a new sandbox, and the namespace of the old one stays.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replaced_sandbox_whose_namespace_stays_is_named_in_the_log_and_keeps_its_address() {
+async fn a_replaced_sandbox_with_a_namespace_is_logged_and_keeps_its_address() {
     let (site, node) = Site::with_node().await;
     site.simple("rail0", "10.1.0.0/24").await;
     node.wait_active("rail0").await;

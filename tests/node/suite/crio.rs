@@ -85,7 +85,7 @@ fn namespaces_without_a_process(cluster: &Cluster) -> Vec<String> {
 
 /// CRI-O is killed after ADD and before it has written the sandbox. Its next start calls no DEL and leaves the namespace.
 #[test]
-fn a_sandbox_that_cri_o_loses_is_shown_and_collected_when_a_person_deletes_its_namespace() {
+fn a_sandbox_lost_by_cri_o_is_shown_and_collected_once_its_namespace_is_deleted() {
     let cluster = cluster();
     let mut lost = Vec::new();
     // The kill may come too late.
@@ -119,7 +119,7 @@ const ATTACH: &str = r#"
 
 /// When CRI-O starts, it calls GC for each network of its directory, and names its own attachments only.
 #[test]
-fn a_start_of_cri_o_removes_the_attachments_of_others_from_the_networks_of_its_directory() {
+fn a_starting_cri_o_removes_foreign_attachments_from_networks_of_its_directory() {
     let cluster = cluster();
     let file = "/etc/cni/net.d/50-lost.conflist";
     start(&cluster, "own", "ib-ipoib", "node-1");

@@ -192,7 +192,7 @@ async fn beside_another_pool(versions: [Version; 2]) -> (Site, [Member; 2]) {
 /// another way. The edit is refused. It takes effect under the same generation after the other pool is gone. An agent before
 /// `acceptedGeneration` reports the generation of the refused edit meanwhile.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pod_of_an_earlier_node_keeps_its_address_when_a_refused_reservation_takes_effect() {
+async fn a_pod_of_an_earlier_agent_keeps_its_address_when_a_reservation_takes_effect() {
     let (site, nodes) = beside_another_pool([Earlier, Today]).await;
     let pods = Pods::default();
     let ip = pods

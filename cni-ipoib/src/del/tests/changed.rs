@@ -169,7 +169,7 @@ fn a_changed_child_that_the_kernel_returned_to_the_host_is_found() {
 
 /// The pod's own namespace exists until the runtime ends it. The pod's processes, and what they created, have ended.
 #[test]
-fn a_child_that_the_pod_moved_into_a_namespace_of_its_own_is_found_after_the_end_of_that() {
+fn a_child_in_a_namespace_that_the_pod_made_is_found_after_that_namespace_ends() {
     after_each_change(|fixture| {
         fixture.kernel.set().state.pod_dies();
         fixture.del("c1").unwrap();

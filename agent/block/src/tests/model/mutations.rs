@@ -335,7 +335,7 @@ fn the_model_detects_a_lost_address_object_that_no_agent_creates_again() {
 /// After a restore of etcd, a block drains while another node creates the missing object of an address in it.
 #[test]
 #[ignore = "six million states: run it by hand with more_faults"]
-fn more_faults_the_model_detects_a_block_that_drained_and_is_used_without_a_list_of_address_objects() {
+fn more_faults_the_model_detects_a_drained_block_used_without_listing_objects() {
     let rules = Rules {
         list_after_draining: false,
         ..Rules::default()

@@ -250,7 +250,7 @@ mod more_faults {
 
     #[test]
     #[ignore = "minutes and gigabytes: run it by hand after a change of the transitions"]
-    fn a_node_that_a_restore_brings_back_and_that_is_deleted_again_never_duplicates_an_address() {
+    fn a_restored_node_that_is_deleted_again_never_duplicates_an_address() {
         assert_safe(Scenario {
             fault_kinds: &[Fault::Death, Fault::Restore, Fault::Registration],
             faults: 3,

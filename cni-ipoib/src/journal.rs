@@ -168,7 +168,7 @@ pub struct Entry {
     pub done: bool,
     /// The last recorded program.
     running: Option<Running>,
-    /// The files, beside the journal, that say what the attachment took from the host.
+    /// The files, beside the journal, that list what the attachment took from the host.
     markers: Markers,
     /// The file, beside the journal, that counts the attachment on its parent.
     counted: Counted,

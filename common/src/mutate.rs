@@ -122,7 +122,7 @@ impl Random {
     }
 }
 
-/// Runs `case` for seeds one after the other: `usual` of them, or as many as `RDMANET_FUZZ_CASES` says, from the seed
+/// Runs `case` for seeds one after the other: `usual` of them, or `RDMANET_FUZZ_CASES` of them, from the seed
 /// `RDMANET_FUZZ_SEED` on. The name that `case` gets leads back to it. With the feature `guided` and `RDMANET_GUIDED`, libFuzzer
 /// chooses the cases instead.
 pub fn cases(name: &str, usual: u64, mut case: impl FnMut(&str, &mut Random)) {

@@ -271,7 +271,7 @@ fn refuse_what_would_change(ipam: &RawIpam) -> Result<(), Error> {
 }
 
 /// whereabouts reads its datastore from a separate file if the configuration has none. So a range in its
-/// spelling may have been unique in the cluster although the configuration does not say so.
+/// spelling may have been unique in the cluster although the configuration does not state it.
 fn warn_about_node_local_addresses(ipam: &RawIpam, call: &Call, notes: &mut Vec<String>) {
     let theirs = ipam.range.is_some() || ipam.ip_ranges.is_some();
     let in_a_pod = call.args.get("K8S_POD_NAME").is_some();

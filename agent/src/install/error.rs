@@ -51,7 +51,7 @@ pub enum Error {
         seconds: u64,
     },
     /// The plugin to install is missing or wrong.
-    #[error("{}: {why}; the image was not built as conf/image/Containerfile says", .path.display())]
+    #[error("{}: {why}; the image was not built by conf/image/Containerfile", .path.display())]
     NoPlugin {
         /// The file.
         path: PathBuf,

@@ -19,7 +19,7 @@ pub(super) enum Round {
     Succeeded,
     /// Some operation failed.
     Failed,
-    /// The round was interrupted by a plugin request. That says nothing about the API server.
+    /// The round was interrupted by a plugin request. That proves nothing about the API server.
     Interrupted,
 }
 

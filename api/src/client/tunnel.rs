@@ -68,7 +68,7 @@ fn remedy(status: StatusCode) -> &'static str {
     } else if status.is_server_error() {
         "can the proxy reach that server? If it need not be asked, name the server in NO_PROXY"
     } else {
-        "let the proxy allow it, or name another one in proxy-url of the kubeconfig, or HTTPS_PROXY; NO_PROXY says which servers need none"
+        "let the proxy allow it, or name another one in proxy-url of the kubeconfig, or HTTPS_PROXY; NO_PROXY lists the servers that need none"
     }
 }
 

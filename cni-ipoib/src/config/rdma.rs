@@ -50,7 +50,7 @@ pub enum RdmaNetns {
 }
 
 impl RawRdma {
-    /// A request beyond the default is required, unless the configuration says otherwise.
+    /// A request beyond the default is required, unless the configuration sets `required`.
     pub(super) fn validate(self) -> Result<Rdma, Error> {
         let set = |text: Option<String>| text.filter(|text| !text.is_empty());
         let netns = super::value::parse("rdma.netns", self.netns.as_deref())?.unwrap_or_default();

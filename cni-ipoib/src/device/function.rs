@@ -185,7 +185,7 @@ fn bind(kernel: &mut dyn Kernel, function: &Function) -> Result<bool, Error> {
     kernel.bind_function(function).map_err(|source| Error::Io {
         what: "bind a virtual function by",
         path: function.driver.join("bind"),
-        remedy: "is sysfs writable for the plugin? The kernel's log has what its driver says",
+        remedy: "is sysfs writable for the plugin? Look for its driver in the kernel's log",
         source,
     })
 }
@@ -207,7 +207,7 @@ fn lost(was: &Snapshot) -> Error {
     DeviceError::Lost {
         link: was.name.clone(),
         reason: format!(
-            "the driver of its virtual function was bound anew, and made no IPoIB link within {BIND_TIMEOUT:?}"
+            "the driver of its virtual function was bound again, and made no IPoIB link within {BIND_TIMEOUT:?}"
         ),
     }
     .into()

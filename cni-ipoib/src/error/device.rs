@@ -37,7 +37,7 @@ pub enum DeviceError {
         holder: String,
     },
     /// It was moved and cannot be found.
-    #[error("{link} is lost: {reason}; see what the kernel's log says about its driver")]
+    #[error("{link} is lost: {reason}; look for its driver in the kernel's log")]
     Lost {
         /// Its name on the host.
         link: String,
@@ -68,7 +68,7 @@ pub enum DeviceError {
     },
     /// The driver was rebound and used another GUID.
     #[error(
-        "virtual function {function} was given the GUID {asked} and has {has} after its driver was bound anew; see what the kernel's log says about the driver of its physical function"
+        "virtual function {function} was given the GUID {asked} and has {has} after its driver was bound again; look for the driver of its physical function in the kernel's log"
     )]
     GuidNotTaken {
         /// The PCI address of the function.

@@ -6,7 +6,7 @@
 //! must find those few attachments without reading the files of all others, of which a node may have
 //! thousands.
 //!
-//! Invariant: while an attachment's file says that something was taken, its marker exists. The marker is
+//! Invariant: while an attachment's file names something that was taken, its marker exists. The marker is
 //! created before that line is written and removed after the file. So a kill leaves at most one extra marker of
 //! each kind, which costs one read.
 

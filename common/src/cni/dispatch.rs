@@ -111,7 +111,7 @@ fn serve(
 ) -> Result<Option<Value>, Error> {
     let Some(command) = env.get("CNI_COMMAND")? else {
         let versions = Version::all_str().join(", ");
-        // A closed stderr is ignored: the error below says the same on stdout.
+        // A closed stderr is ignored: the same error follows on stdout.
         let _ = writeln!(
             streams.stderr,
             "{}\nCNI protocol versions supported: {versions}",

@@ -55,7 +55,7 @@ impl Leader {
                         READY,
                         true,
                         reason::ACCEPTED,
-                        "addresses are allocated as the spec says",
+                        "addresses are allocated by the spec",
                     ),
                     condition(DEGRADED, false, reason::ACCEPTED, ""),
                     overlap(others),
@@ -240,7 +240,7 @@ fn serving(in_force: bool, ready: &ConditionState) -> ConditionState {
             SERVING,
             true,
             reason::EARLIER_SPEC,
-            "addresses are allocated as the spec said before its last edit",
+            "addresses are allocated by the spec before its last edit",
         ),
         (false, _) => condition(SERVING, false, ready.reason, &ready.message),
     }

@@ -40,7 +40,7 @@ fn each_error_has_its_code_and_a_remedy() {
                 reason: "it went".to_owned(),
             },
             Code::KERNEL,
-            "ib1 is lost: it went; see what the kernel's log says about its driver",
+            "ib1 is lost: it went; look for its driver in the kernel's log",
         ),
         (
             DeviceError::Away {

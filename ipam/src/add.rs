@@ -52,12 +52,24 @@ pub(crate) fn for_main_plugin(mut result: CniResult, probes: bool) -> CniResult 
 
 /// The result of a repeated ADD. A container that restarts under its id gets another namespace; the agent
 /// judges the lease by the namespace that it names, so the lease moves there.
+///
+/// # Errors
+/// [`Code::IFNAME_IN_USE`] if another network made the lease, [`Code::INVALID_CONFIG`], [`Code::IO`].
 pub(crate) fn repeat(
     locked: &Locked,
     lease: Lease,
     requests: &Requests,
     sandbox: &Sandbox,
 ) -> Result<CniResult, Error> {
+    if !locked.is_own(&lease) {
+        return Err(Error::new(
+            Code::IFNAME_IN_USE,
+            format!(
+                "the interface has a lease already: {}; DEL it under that network first, or use another interface name",
+                lease.describe()
+            ),
+        ));
+    }
     agree(&lease, requests)?;
     if lease.sandbox.netns != sandbox.netns {
         locked.move_to(&lease, sandbox)?;

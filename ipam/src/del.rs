@@ -2,7 +2,7 @@
 //! DEL: releases the addresses of an attachment, even if its configuration is not valid any more.
 
 use crate::config::Place;
-use crate::store::{Node, Store};
+use crate::store::{Lease, Node, Store};
 use common::cni::dispatch::Call;
 use common::cni::{Attachment, Error};
 use std::net::IpAddr;
@@ -18,11 +18,20 @@ pub(crate) fn del(node: &Node, call: &Call, owner: &Attachment) -> Result<(), Er
     };
     let store = Store::new(&place, node)?;
     if let Some(locked) = store.enter_for(owner)? {
+        if let Some(lease) = locked.lease_of_other_network(owner) {
+            log_kept(owner, &lease);
+            return Ok(());
+        }
         let found = locked.release(owner)?.is_some();
         locked.release_unleased(owner, &reported(call))?;
         tracing::debug!(network = place.network, attachment = %owner, found, "released the lease of an attachment");
     }
     Ok(())
+}
+
+/// Logs that DEL keeps the lease of another network: the interface lives, and only that network's DEL ends it.
+pub(crate) fn log_kept(owner: &Attachment, lease: &Lease) {
+    tracing::info!(attachment = %owner, network = lease.network, "kept the lease of another network under the same interface name");
 }
 
 /// The addresses that ADD reported, if the runtime sends its result.

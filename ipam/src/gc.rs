@@ -17,7 +17,6 @@ const PAUSE: Duration = Duration::from_millis(2);
 pub(crate) fn gc(node: &Node, call: &Call, conf: &GcConf) -> Result<(), Error> {
     let place = Place::read(&call.conf)?;
     let scope = Scope {
-        network: &place.name,
         place: format!("network {}", place.network),
         shared: place.network != place.name,
         started: node.clock.since_boot()?,
@@ -26,9 +25,7 @@ pub(crate) fn gc(node: &Node, call: &Call, conf: &GcConf) -> Result<(), Error> {
 }
 
 /// The leases of one store that GC may end.
-pub(crate) struct Scope<'c> {
-    /// The configuration whose attachments are listed.
-    pub(crate) network: &'c str,
+pub(crate) struct Scope {
     /// The store's name, for a person.
     pub(crate) place: String,
     /// Whether other configurations may have leases in the store.
@@ -70,7 +67,7 @@ fn collect_some(locked: &Locked, scope: &Scope, owners: &[Attachment]) -> Vec<Er
         match locked.lease(owner) {
             // The list names attachments of this configuration only, while other configurations may share the
             // network.
-            Ok(Some(lease)) if lease.network != scope.network => continue,
+            Ok(Some(lease)) if !locked.is_own(&lease) => continue,
             // The list was made before this call, so it cannot contain leases that are younger.
             Ok(Some(lease)) if lease.since_boot > scope.started => continue,
             Err(error) if scope.shared => {

@@ -91,10 +91,12 @@ impl<'n> Pools<'n> {
         Ok(all)
     }
 
-    /// The lease of `owner` in one of `pools`.
+    /// The lease of `owner` in one of `pools`, unless another network made it.
     fn lease(&self, pools: &[PoolName], owner: &Attachment) -> Result<Option<(PoolName, Lease)>, Error> {
         for name in pools {
-            if let Some(lease) = self.store(name)?.lease(owner)? {
+            if let Some(lease) = self.store(name)?.lease(owner)?
+                && lease.network == self.place.name
+            {
                 return Ok(Some((name.clone(), lease)));
             }
         }

@@ -344,6 +344,18 @@ impl Locked<'_> {
     pub fn lease(&self, owner: &Attachment) -> Result<Option<Lease>, Error> {
         self.store.lease(owner)
     }
+
+    /// Whether the network of this call made `lease`. The name of a lease's file has no network, and two networks may
+    /// name one interface of a container.
+    pub(crate) fn is_own(&self, lease: &Lease) -> bool {
+        lease.network == self.store.name
+    }
+
+    /// The lease of `owner`, if another network made it. A damaged lease does not count, so that DEL ends it.
+    pub(crate) fn lease_of_other_network(&self, owner: &Attachment) -> Option<Lease> {
+        let lease = self.lease(owner).ok().flatten();
+        lease.filter(|lease| !self.is_own(lease))
+    }
 }
 
 #[cfg(test)]

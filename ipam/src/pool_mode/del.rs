@@ -4,7 +4,7 @@
 
 use super::Pools;
 use crate::agent::{AskedBy, Pod, Request, Verb};
-use crate::del::reported;
+use crate::del::{log_kept, reported};
 use crate::pool::PoolName;
 use common::cni::dispatch::Call;
 use common::cni::{Attachment, Error};
@@ -30,10 +30,14 @@ fn release(pools: &Pools, name: &PoolName, owner: &Attachment, reported: &[IpAdd
     if !pools.place.pools.contains(name) && !concerns() {
         return Ok(());
     }
-    let lease = store.lease(owner).ok().flatten();
     let Some(locked) = store.enter_for(owner)? else {
         return Ok(());
     };
+    if let Some(lease) = locked.lease_of_other_network(owner) {
+        log_kept(owner, &lease);
+        return Ok(());
+    }
+    let lease = locked.lease(owner).ok().flatten();
     let asking = locked.is_asking(owner);
     let released = locked.release(owner)?;
     locked.release_unleased(owner, reported)?;

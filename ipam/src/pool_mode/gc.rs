@@ -10,7 +10,6 @@ pub(crate) fn gc(pools: &Pools, conf: &GcConf) -> Result<(), Error> {
     let mut errors = Vec::new();
     for name in pools.all()? {
         let scope = Scope {
-            network: &pools.place.name,
             place: format!("pool {name}"),
             shared: true,
             started,

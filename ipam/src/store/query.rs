@@ -156,10 +156,7 @@ impl Locked<'_> {
                 tracing::warn!(file = %path.display(), "the file is not a lease and blocks its address; remove it if the address is unused");
                 continue;
             };
-            if !self.store.has_lease(&lease.owner)
-                && lease.network == self.store.name
-                && !valid.contains(&lease.owner)
-            {
+            if !self.store.has_lease(&lease.owner) && self.is_own(&lease) && !valid.contains(&lease.owner) {
                 errors.extend(self.remove(&path).err());
             }
         }

@@ -231,6 +231,62 @@ fn del_finds_the_lease_when_the_configuration_names_another_pool() {
 }
 
 #[test]
+fn del_and_add_of_another_network_keep_the_lease_under_the_same_interface_name() {
+    let mut fixture = fixture(&pool("rail0", &["10.0.0.32/30"]));
+    let added = fixture.try_add("a").unwrap();
+    for other_pool in ["rail0", "rail1"] {
+        fixture.ipam["pool"] = json!(other_pool);
+        let other = fixture.call(&json!({"name": "other"}));
+        fixture.plugin.del(&other, &attachment("a"), None).unwrap();
+        assert_eq!(fixture.names("leases"), ["a@eth0"], "{other_pool}");
+    }
+    fixture.ipam["pool"] = json!("rail0");
+    let other = fixture.call(&json!({"name": "other"}));
+    let error = fixture
+        .plugin
+        .add(&other, &attachment("a"), Path::new("/netns"))
+        .unwrap_err();
+    assert_says(
+        &error,
+        Code::IFNAME_IN_USE,
+        &["network other: pool rail0", "eth0 of container a", "network net"],
+    );
+    fixture.plugin.del(&other, &attachment("a"), None).unwrap();
+    fixture.check("a", &added).unwrap();
+    fixture.del("a").unwrap();
+    assert_eq!(fixture.names("leases"), [""; 0]);
+}
+
+#[test]
+fn two_networks_have_a_lease_each_in_their_pools_under_one_interface_name() {
+    let mut fixture = fixture(&pool("rail0", &["10.0.0.32/30"]));
+    write(fixture.data_dir(), &pool("rail1", &["10.0.0.64/30"]));
+    fixture.add("a");
+    fixture.ipam["pool"] = json!("rail1");
+    let other = fixture.call(&json!({"name": "other"}));
+    let added = fixture
+        .plugin
+        .add(&other, &attachment("a"), Path::new("/netns"))
+        .unwrap();
+    assert_eq!(added.ips[0].address.to_string(), "10.0.0.64/24");
+    fixture.plugin.del(&other, &attachment("a"), None).unwrap();
+    assert_eq!(fixture.names("leases"), ["a@eth0"]);
+    fixture.place = "pools/rail1";
+    assert_eq!(fixture.names("leases"), [""; 0]);
+}
+
+#[test]
+fn del_of_any_network_ends_a_damaged_lease() {
+    let fixture = fixture(&pool("rail0", &["10.0.0.32/30"]));
+    fixture.add("a");
+    std::fs::write(fixture.file("leases/a@eth0"), "{").unwrap();
+    let other = fixture.call(&json!({"name": "other"}));
+    fixture.plugin.del(&other, &attachment("a"), None).unwrap();
+    assert_eq!(fixture.names("leases"), [""; 0]);
+    assert_eq!(fixture.names("addresses"), [""; 0]);
+}
+
+#[test]
 fn gc_ends_the_leases_of_its_own_network_only() {
     let fixture = fixture(&pool("rail0", &["10.0.0.32/29"]));
     for id in ["a", "b", "c"] {

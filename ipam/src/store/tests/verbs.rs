@@ -179,6 +179,27 @@ fn gc_keeps_leases_of_other_configurations_that_share_the_network() {
 }
 
 #[test]
+fn del_and_add_keep_a_lease_of_another_configuration_under_one_interface_name() {
+    let mut fixture = dual(4);
+    fixture.ipam["network_name"] = json!("net");
+    fixture.add("a");
+    let rail1 = fixture.call(&json!({"name": "rail1"}));
+    fixture.plugin.del(&rail1, &attachment("a"), None).unwrap();
+    assert_eq!(fixture.names("leases"), ["a@eth0"]);
+    let error = fixture
+        .plugin
+        .add(&rail1, &attachment("a"), Path::new("/netns"))
+        .unwrap_err();
+    assert_error(
+        &error,
+        Code::IFNAME_IN_USE,
+        &["eth0 of container a", "network net"],
+    );
+    fixture.del("a").unwrap();
+    assert_eq!(fixture.names("leases"), [""; 0]);
+}
+
+#[test]
 fn gc_keeps_leases_that_are_younger_than_its_list() {
     let fixture = dual(4);
     fixture.add("a");

@@ -2,6 +2,7 @@
 //! The probe of an address on `IPoIB`: ADD asks from a link that has just come up, and finds the pod that has the
 //! address.
 
+use crate::bond::bonded;
 use crate::fabric::{network, run_accelerated, sa_delay};
 use tests::{Answer, Conf, Node, Pod, json};
 
@@ -36,6 +37,23 @@ fn first_refused(pod: &Pod<'_>, conf: &Conf) -> Answer {
     refused.unwrap_or_else(|| panic!("no probe found the holder of the address in {conf:?}"))
 }
 
+/// Asserts that an ADD on `master` is refused while a pod on `parent` has the address, and that the error names the
+/// GUID of that pod's port.
+fn refuses_address_of_pod_on(parent: &str, node: &Node, master: &str, address: &str) {
+    let (holder, pod) = (node.pod(), node.pod());
+    let held = with_address(node, parent, address, false);
+    holder.attach(&held, "net1");
+    sa_delay(DELAY);
+    let guid = holder.link("net1").address.to_string();
+    let ip = address.split('/').next().unwrap();
+    let conf = with_address(node, master, address, true).with("bond", "inPod");
+    let answer = first_refused(&pod, &conf);
+    sa_delay(0);
+    answer.refused(105, &[ip, &guid, "another host has the address"]);
+    assert!(pod.link_names().is_empty(), "nothing is left of the refused ADD");
+    holder.detach(&held, "net1");
+}
+
 #[test]
 fn a_probe_on_a_slow_fabric_refuses_an_address_of_another_pod_and_names_its_guid() {
     for kind in KINDS {
@@ -46,19 +64,21 @@ fn a_probe_on_a_slow_fabric_refuses_an_address_of_another_pod_and_names_its_guid
                 ("ib0", "10.7.0.3/24"),
                 ("ib0", "fd00:7::3/64"),
             ] {
-                let (holder, pod) = (node.pod(), node.pod());
-                let held = with_address(node, "ib0", address, false);
-                holder.attach(&held, "net1");
-                sa_delay(DELAY);
-                let guid = holder.link("net1").address.to_string();
-                let ip = address.split('/').next().unwrap();
-                let conf = with_address(node, master, address, true);
-                let answer = first_refused(&pod, &conf);
-                sa_delay(0);
-                answer.refused(105, &[ip, &guid, "another host has the address"]);
-                assert!(pod.link_names().is_empty(), "nothing is left of the refused ADD");
-                holder.detach(&held, "net1");
+                refuses_address_of_pod_on("ib0", node, master, address);
             }
+        });
+    }
+}
+
+#[test]
+fn a_probe_on_a_bond_in_the_pod_refuses_an_address_of_another_pod() {
+    for kind in KINDS {
+        run_accelerated(kind, |node| {
+            bonded(node, || {
+                for address in ["10.7.0.2/24", "fd00:7::2/64"] {
+                    refuses_address_of_pod_on("ib2", node, "bond0", address);
+                }
+            });
         });
     }
 }

@@ -6,9 +6,10 @@
 
 use super::address::add_addresses;
 use crate::error::{Error, Step};
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, Side};
 use common::cni::IpConfig;
-use common::netlink::Link;
+use common::netlink::{self, Link};
+use nix::errno::Errno;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -36,11 +37,12 @@ pub(super) fn probe(
     if addresses.is_empty() {
         return Ok(());
     }
-    let carrier = kernel
-        .wait_for_carrier(link.index, carrier_timeout)
-        .step(|| format!("wait for the carrier of {}", link.name))?;
-    if carrier {
-        require_silence(kernel, link, &addresses)?;
+    let step = || format!("wait for the carrier of {}", link.name);
+    if kernel.wait_for_carrier(link.index, carrier_timeout).step(step)? {
+        // A bond gets the link layer and the address of its first port, after it was created.
+        let now = kernel.link_by_index(Side::Pod, link.index).step(step)?;
+        let now = now.ok_or(netlink::Error::kernel(Errno::ENODEV)).step(step)?;
+        require_silence(kernel, &now, &addresses)?;
     } else {
         tracing::warn!(link = %link.name, ?addresses, "addresses not probed: the link has no carrier");
     }

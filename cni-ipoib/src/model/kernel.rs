@@ -241,6 +241,18 @@ impl State {
 }
 
 impl Model {
+    /// Panics if `link` is not as the pod has it: the caller would make its frames for another link layer, or
+    /// with another hardware address.
+    fn require_current(&self, link: &Link) {
+        let now = self.state.pod.iter().find(|other| other.index == link.index);
+        assert_eq!(
+            now.map(|now| (now.layer, &now.address)),
+            Some((link.layer, &link.address)),
+            "frames for {} as it was before",
+            link.name
+        );
+    }
+
     /// The kernel dismantles a dead namespace asynchronously: counts one more search on the host.
     fn pass(&mut self) {
         for (looks, _) in &mut self.late {
@@ -476,14 +488,20 @@ impl Kernel for ModelKernel {
 
     fn probe(&mut self, link: &Link, addresses: &[IpAddr]) -> io::Result<Option<Claim>> {
         let text = format!("probe {} on {}", addresses.len(), link.name);
-        self.ask(text, |model| Ok(model.claim.clone())).map_err(to_io)
+        let answer = |model: &mut Model| {
+            model.require_current(link);
+            Ok(model.claim.clone())
+        };
+        self.ask(text, answer).map_err(to_io)
     }
 
     fn announce(&mut self, link: &Link, addresses: &[IpAddr]) -> io::Result<()> {
-        self.ask(format!("announce {} of {}", addresses.len(), link.name), |_| {
+        let text = format!("announce {} of {}", addresses.len(), link.name);
+        let answer = |model: &mut Model| {
+            model.require_current(link);
             Ok(())
-        })
-        .map_err(to_io)
+        };
+        self.ask(text, answer).map_err(to_io)
     }
 }
 

@@ -2,6 +2,7 @@
 //! Addresses that the IPAM plugin marks for a probe, and one without the mark.
 
 use super::*;
+use common::netlink::{BondMode, FailOverMac};
 use common::probe::Claim;
 
 fn probed() -> Ipam {
@@ -13,6 +14,24 @@ fn probed() -> Ipam {
     }))
 }
 
+/// A bond of one `IPoIB` port. The bond gets the link layer and the address of that port.
+fn bond_plan() -> Plan {
+    let port = plan(Mode::Ipoib, IPOIB).child;
+    let mut bond = plan(
+        Mode::Ipoib,
+        NewLinkKind::Bond {
+            mode: BondMode::ActiveBackup,
+            miimon: 100,
+            fail_over_mac: FailOverMac::Active,
+            peer_notifications: 5,
+        },
+    );
+    bond.child.side = Side::Pod;
+    bond.child.way = Way::Direct;
+    bond.child.ports = vec![Child { mtu: None, ..port }];
+    bond
+}
+
 fn position(log: &[String], start: &str) -> usize {
     let found = log.iter().position(|request| request.starts_with(start));
     found.unwrap_or_else(|| panic!("no {start:?} in {log:?}"))
@@ -20,9 +39,13 @@ fn position(log: &[String], start: &str) -> usize {
 
 #[test]
 fn an_address_is_probed_before_it_is_added_and_announced_after() {
-    for (mode, kind) in [(Mode::Ipoib, IPOIB), (Mode::Macvlan, MACVLAN)] {
+    for (mode, plan) in [
+        (Mode::Ipoib, plan(Mode::Ipoib, IPOIB)),
+        (Mode::Macvlan, plan(Mode::Macvlan, MACVLAN)),
+        (Mode::Ipoib, bond_plan()),
+    ] {
         let mut bench = Bench::new(mode, probed());
-        bench.attach(&plan(mode, kind)).unwrap();
+        bench.attach(&plan).unwrap();
         let log = bench.log();
         let order = [
             "give fd00:1::2/64",

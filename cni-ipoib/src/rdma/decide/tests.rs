@@ -133,13 +133,13 @@ fn one_of_several_devices_is_selected_by_name() {
         device("*")
             .unwrap_err()
             .to_string()
-            .contains("mlx5_1, rxe0 all do")
+            .contains("several devices belong to it (mlx5_1, rxe0)")
     );
     assert!(
         device("bnxt_re0")
             .unwrap_err()
             .to_string()
-            .contains("it has mlx5_1, rxe0")
+            .contains("the devices of the link are mlx5_1, rxe0")
     );
 }
 

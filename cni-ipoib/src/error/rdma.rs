@@ -50,6 +50,14 @@ pub enum RdmaError {
         /// The attachment that has it.
         by: String,
     },
+    /// RDMA netlink does not list the device under the name and GUID that sysfs shows.
+    #[error(
+        "RDMA device {device} is not moved into the pod: RDMA netlink lists no such device; its driver still starts, or udev renames it; try again"
+    )]
+    Unlisted {
+        /// The device.
+        device: String,
+    },
     /// A pod that is gone had the device, and the kernel has not returned it.
     #[error(
         "RDMA device {device} did not come back from the pod within {waited:?}: the kernel still removes its namespace, or the pod moved the device on; try again once that namespace is gone"
@@ -67,7 +75,7 @@ impl RdmaError {
     pub fn code(&self) -> Code {
         match self {
             Self::Mode { .. } | Self::Missing { .. } | Self::Kept { .. } => Code::INVALID_CONFIG,
-            Self::Held { .. } | Self::Lost { .. } => Code::TRY_AGAIN,
+            Self::Held { .. } | Self::Unlisted { .. } | Self::Lost { .. } => Code::TRY_AGAIN,
         }
     }
 }

@@ -15,7 +15,8 @@ use common::netlink::NetnsMode;
 /// host.
 ///
 /// # Errors
-/// The node's mode is not the requested one; a device is required and missing; or it cannot be moved.
+/// The node's mode is not the requested one; a device is required and missing; it cannot be moved; or it would
+/// move and has no index.
 pub fn decide<'f>(
     asked: Option<&Rdma>,
     facts: &'f Facts,
@@ -36,13 +37,18 @@ pub fn decide<'f>(
     };
     tracing::debug!(device = found.seen.device.name, port = found.port.number, because = %found.matched_by, via = found.lower.link.name, "RDMA device");
     match facts.mode {
-        NetnsMode::Shared => Ok(Some((grant(&found, Sharing::Shared), found))),
+        NetnsMode::Shared => {
+            // Nothing moves, so the index may be unknown.
+            let index = found.seen.index.unwrap_or_default();
+            Ok(Some((grant(&found, index, Sharing::Shared), found)))
+        }
         // Without a request the device stays on the host, and the pod does not see it.
         NetnsMode::Exclusive if asked.is_none() => Ok(None),
         NetnsMode::Exclusive => match moving {
             Ok(()) => {
+                let index = found.seen.index.ok_or_else(|| unlisted(&found))?;
                 let rename = rdma.rename.clone();
-                Ok(Some((grant(&found, Sharing::Exclusive { rename }), found)))
+                Ok(Some((grant(&found, index, Sharing::Exclusive { rename }), found)))
             }
             Err(reason) => {
                 let kept = RdmaError::Kept {
@@ -96,12 +102,18 @@ fn link(facts: &Facts) -> &str {
         .map_or("the master", |lower| lower.link.name.as_str())
 }
 
-fn grant(found: &Found<'_>, netns: Sharing) -> Grant {
+fn unlisted(found: &Found<'_>) -> RdmaError {
+    RdmaError::Unlisted {
+        device: found.seen.device.name.clone(),
+    }
+}
+
+fn grant(found: &Found<'_>, index: u32, netns: Sharing) -> Grant {
     let device = &found.seen.device;
     Grant {
         device: Identity {
             name: device.name.clone(),
-            index: found.seen.index.unwrap_or_default(),
+            index,
             node_guid: device.node_guid,
             pci: device.pci,
             path: device.path.clone(),

@@ -6,9 +6,18 @@ use crate::kernel::{Kernel, Side};
 use common::netlink::{Link, LinkInfo, LinkLayer, NetnsMode, RdmaDevice};
 use common::rdma::{Behind, Device, PortLayer, Sysfs};
 use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::Duration;
 
 /// The maximum depth of links below each other, such as a VLAN on a bond on a port. A deeper stack is a loop.
 const DEPTH: usize = 16;
+
+/// How often sysfs and netlink are read until netlink lists every device that sysfs shows. In exclusive mode only: a
+/// device moves by its index.
+const READS: usize = 5;
+
+/// How long a device that netlink does not list may take until the next read.
+const POLL: Duration = Duration::from_millis(20);
 
 /// The input of [`find`](super::find()).
 #[derive(Clone, Debug, PartialEq)]
@@ -35,7 +44,7 @@ pub struct Lower {
 pub struct ObservedDevice {
     /// The device in sysfs.
     pub device: Device,
-    /// Its index; `None` without a netlink request.
+    /// Its index; `None` without a netlink request, or if netlink lists no device of this name.
     pub index: Option<u32>,
     /// Whether it carries management packets only.
     pub smi: bool,
@@ -90,12 +99,17 @@ impl Facts {
         }
         facts.mode = mode(kernel)?;
         facts.lowers = lowers(kernel, sysfs, side, link)?;
-        facts.devices = near(sysfs, &facts.lowers, thorough)?
-            .into_iter()
-            .map(ObservedDevice::from)
-            .collect();
-        if facts.mode == NetnsMode::Exclusive || link.layer == LinkLayer::Ethernet {
-            facts.ask_netlink(kernel, side)?;
+        for _ in 0..READS {
+            let devices = near(sysfs, &facts.lowers, thorough)?;
+            facts.devices = devices.into_iter().map(ObservedDevice::from).collect();
+            if facts.mode == NetnsMode::Exclusive || link.layer == LinkLayer::Ethernet {
+                facts.ask_netlink(kernel, side)?;
+            }
+            if facts.mode == NetnsMode::Shared || facts.devices.iter().all(|seen| seen.index.is_some()) {
+                break;
+            }
+            // sysfs shows a device before netlink lists it, and udev may rename it between the two reads.
+            sleep(POLL);
         }
         Ok(facts)
     }

@@ -76,7 +76,8 @@ pub fn require_likely(
     match decide(asked, &facts, interface.moving) {
         Ok(_) => Ok(()),
         Err(error) => match explain(error, &facts, from.state) {
-            Error::Rdma(RdmaError::Held { .. }) => Ok(()),
+            // Both end without a change of the node.
+            Error::Rdma(RdmaError::Held { .. } | RdmaError::Unlisted { .. }) => Ok(()),
             error => Err(error),
         },
     }

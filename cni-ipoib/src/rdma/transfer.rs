@@ -8,7 +8,7 @@ use super::facts::{devices, path_of};
 use crate::error::{Error, RdmaError, Step};
 use crate::intent::{Grant, Identity, Sharing};
 use crate::kernel::{Kernel, Side, links};
-use common::netlink::Link;
+use common::netlink::{Link, RdmaDevice};
 use common::rdma::{Guid, Sysfs};
 use nix::errno::Errno;
 use std::thread::sleep;
@@ -28,13 +28,14 @@ const POLL: Duration = Duration::from_millis(20);
 /// A failure may leave it half done. [`bring_back`] undoes either half.
 ///
 /// # Errors
-/// [`RdmaError::Kept`]: the driver cannot disassociate the device from its users. [`Error::Kernel`]: the
-/// kernel refused.
+/// [`RdmaError::Unlisted`]: the host has no device of this index, name and GUID. [`RdmaError::Kept`]: the driver
+/// cannot disassociate the device from its users. [`Error::Kernel`]: the kernel refused.
 pub fn hand_over(kernel: &mut dyn Kernel, grant: &Grant) -> Result<(), Error> {
     let Sharing::Exclusive { rename } = &grant.netns else {
         return Ok(());
     };
     let Identity { name, index, .. } = &grant.device;
+    require_listed(kernel, &grant.device)?;
     let moved = kernel.move_rdma_device(*index, Side::Host);
     if matches!(&moved, Err(error) if error.is(Errno::EOPNOTSUPP)) {
         return Err(Error::Rdma(RdmaError::Kept {
@@ -51,6 +52,22 @@ pub fn hand_over(kernel: &mut dyn Kernel, grant: &Grant) -> Result<(), Error> {
             .step(|| format!("rename RDMA device {name} to {new} in the pod (names are unique on a node, whatever the namespace)")),
         None => Ok(()),
     }
+}
+
+/// Fails unless the host's device with the index of `identity` has its name and GUID: a move goes by the index
+/// alone.
+fn require_listed(kernel: &mut dyn Kernel, identity: &Identity) -> Result<(), Error> {
+    let is_it = |device: &RdmaDevice| {
+        device.index == identity.index
+            && device.name == identity.name
+            && device.node_guid == identity.node_guid
+    };
+    if devices(kernel, Side::Host)?.iter().any(is_it) {
+        return Ok(());
+    }
+    Err(Error::Rdma(RdmaError::Unlisted {
+        device: identity.name.clone(),
+    }))
 }
 
 /// Moves the device from the pod back to the host under its host name. Returns `false` if it is not in the

@@ -38,6 +38,13 @@ fn every_error_names_the_thing_the_cause_and_the_remedy() {
             "RDMA device mlx5_0 is not moved into the pod: net1 of container c2 (network net-b) has it; wait until that pod is gone, or name another master",
         ),
         (
+            RdmaError::Unlisted {
+                device: "mlx5_0".to_owned(),
+            },
+            11,
+            "RDMA device mlx5_0 is not moved into the pod: RDMA netlink lists no such device; its driver still starts, or udev renames it; try again",
+        ),
+        (
             RdmaError::Lost {
                 device: "mlx5_0".to_owned(),
                 waited: Duration::from_secs(5),

@@ -109,6 +109,22 @@ fn the_grant_holds_the_identity_of_the_device() {
 }
 
 #[test]
+fn a_device_without_an_index_never_moves() {
+    let mut facts = facts(Exclusive, ["mlx5_1"]);
+    facts.devices[0].index = None;
+    for required in [false, true] {
+        let error = decide(Some(&asking(RdmaNetns::Auto, required)), &facts, Ok(())).unwrap_err();
+        assert!(
+            matches!(&error, Error::Rdma(RdmaError::Unlisted { device }) if device == "mlx5_1"),
+            "{error}"
+        );
+    }
+    assert_eq!(decided(None, &facts), Ok(None));
+    facts.mode = Shared;
+    assert_eq!(decided(None, &facts), Ok(Some(Sharing::Shared)));
+}
+
+#[test]
 fn a_missing_device_is_an_error_only_if_required() {
     let none = facts(Shared, []);
     assert_eq!(decided(Some(&asking(RdmaNetns::Auto, false)), &none), Ok(None));

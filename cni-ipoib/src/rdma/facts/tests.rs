@@ -82,6 +82,20 @@ fn in_exclusive_mode_the_device_index_is_read_too() {
 }
 
 #[test]
+fn a_device_that_netlink_does_not_list_is_read_again_and_has_no_index() {
+    let (node, kernel) = node();
+    kernel.set().state.rdma.mode = NetnsMode::Exclusive;
+    kernel.set().state.rdma.devices[0].1.name = "ibp59s0".to_owned();
+    let facts = read(&node, &kernel, &ipoib(4, "ib0", 0xffff));
+    assert_eq!(facts.devices[0].index, None);
+    let listed = log(&kernel)
+        .iter()
+        .filter(|request| request.as_str() == "list RDMA devices in Host")
+        .count();
+    assert_eq!(listed, READS);
+}
+
+#[test]
 fn the_links_below_a_link_are_read_down_to_the_ports_of_a_bond() {
     let (node, kernel) = node();
     let vlan = Link {

@@ -52,6 +52,34 @@ fn a_device_moves_to_the_pod_and_returns_unchanged() {
 }
 
 #[test]
+fn a_device_of_another_name_or_guid_with_the_index_is_not_moved() {
+    for other in [
+        Identity {
+            name: "mlx5_9".to_owned(),
+            ..grant(None).device
+        },
+        Identity {
+            node_guid: Guid(8),
+            ..grant(None).device
+        },
+        Identity {
+            index: 1,
+            ..grant(None).device
+        },
+    ] {
+        let mut kernel = kernel();
+        let before = kernel.state();
+        let device = other.clone();
+        let error = hand_over(&mut kernel, &Grant { device, ..grant(None) }).unwrap_err();
+        assert!(
+            matches!(error, Error::Rdma(RdmaError::Unlisted { .. })),
+            "{error}"
+        );
+        assert_eq!(kernel.state(), before, "{other:?}");
+    }
+}
+
+#[test]
 fn in_shared_mode_nothing_moves() {
     let mut kernel = kernel();
     let shared = Grant {

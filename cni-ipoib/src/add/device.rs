@@ -6,14 +6,13 @@ use super::{AddContext, Refused};
 use crate::attach::Failed;
 use crate::config::{Config, Master, ResolvedMaster};
 use crate::device::{Facts, NewGuid, Plan, function, hardware_in_pods, moved, snapshot};
-use crate::error::{DeviceError, Error};
+use crate::error::Error;
 use crate::host::{Host, observe, side_of};
 use crate::intent::{Grant, Intent};
 use crate::journal::{self, Entry, Written, loads};
 use crate::kernel::Side;
 use crate::rdma;
 use crate::rdma::decide::decide;
-use crate::rdma::find::Found;
 use crate::rdma::movable::{Surroundings, require_movable};
 use crate::select::{Aside, candidates, choose};
 use common::cni;
@@ -102,32 +101,8 @@ fn grant(context: &mut AddContext<'_>, others: &[Written], host: &Host) -> Resul
         let around = Surroundings::read(context.kernel, &sysfs, others, &found)?;
         let spare = !config.keep_last;
         require_movable(&found, &Surroundings { spare, ..around })?;
-        require_only_port(host, &found)?;
     }
     Ok(Some(grant))
-}
-
-/// A device moves with all of its ports, and with the `IPoIB` links on them.
-fn require_only_port(host: &Host, found: &Found<'_>) -> Result<(), Error> {
-    let device = &found.seen.device;
-    let others = device
-        .ports
-        .iter()
-        .filter(|port| port.number != found.port.number);
-    let numbers: Vec<String> = others.map(|port| port.number.to_string()).collect();
-    if numbers.is_empty() {
-        return Ok(());
-    }
-    Err(DeviceError::Kept {
-        link: host.master.name.clone(),
-        reason: format!(
-            "its RDMA device {} would leave the host with port {} too",
-            device.name,
-            numbers.join(", ")
-        ),
-        remedy: "use a device with one port, or an RDMA subsystem in shared mode".to_owned(),
-    }
-    .into())
 }
 
 /// Writes the intent for a virtual function that gets a GUID, and sets the GUID. The driver of the function

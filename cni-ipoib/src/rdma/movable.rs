@@ -102,8 +102,8 @@ impl fmt::Display for Holder {
     }
 }
 
-/// Fails if the device must stay on the host: it is a bond's, another pod's, or, unless `around.spare`, the
-/// last one that carries traffic.
+/// Fails if the device must stay on the host: it is a bond's, another pod's, has another port, or, unless
+/// `around.spare`, is the last one that carries traffic.
 ///
 /// # Errors
 /// [`RdmaError::Kept`] with the reason and the remedy, [`RdmaError::Held`] by another pod.
@@ -127,6 +127,13 @@ pub fn require_movable(found: &Found<'_>, around: &Surroundings) -> Result<(), R
             by: holder.to_string(),
         });
     }
+    let ports = other_ports(found);
+    if !ports.is_empty() {
+        return kept(
+            format!("it would leave the host with port {ports} too"),
+            "use a device with one port, or an RDMA subsystem in shared mode",
+        );
+    }
     let layer = found.port.layer;
     let carries = |device: &Device| {
         device
@@ -148,6 +155,15 @@ pub fn require_movable(found: &Found<'_>, around: &Surroundings) -> Result<(), R
         );
     }
     Ok(())
+}
+
+/// The numbers of the other ports of the device. A device moves with all of its ports, and with the `IPoIB` links
+/// on them: the kernel destroys those, and the children of every pod on them.
+fn other_ports(found: &Found<'_>) -> String {
+    let ports = found.seen.device.ports.iter();
+    let others = ports.filter(|port| port.number != found.port.number);
+    let numbers: Vec<String> = others.map(|port| port.number.to_string()).collect();
+    numbers.join(", ")
 }
 
 /// Fails if another device, here or in a pod, has the device's name in the pod: the kernel keeps names unique

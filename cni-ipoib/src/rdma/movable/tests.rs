@@ -145,6 +145,23 @@ fn a_device_whose_other_link_is_a_bridge_port_stays() {
     );
 }
 
+#[test]
+fn a_device_with_another_port_stays() {
+    for layer in ["InfiniBand", "Ethernet"] {
+        let bench = Bench::new();
+        bench.node.port("mlx5_1", 2, layer, "4: ACTIVE");
+        assert_eq!(
+            bench.judge("eth1"),
+            kept(
+                "mlx5_1",
+                "it would leave the host with port 2 too; use a device with one port, or an RDMA subsystem in shared mode"
+            ),
+            "{layer}"
+        );
+        assert_eq!(bench.judge("eth2"), Ok(()));
+    }
+}
+
 /// The intent of an ADD that gives `mlx5_1` to `pod`.
 fn intent(pod: &Pod) -> Intent {
     let grant = crate::model::grant(Some("0000:3b:00.1"), Sharing::Exclusive { rename: None });

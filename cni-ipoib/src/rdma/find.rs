@@ -8,7 +8,9 @@
 //! 2. The last 8 bytes of an `IPoIB` link's address are the port GUID (not the node GUID: rdmamap#15).
 //! 3. Link and device are on one PCI function with the same port number, and the kernel reports no other link
 //!    on that port. (A representor shares the function, but is not on the port.)
-//! 4. The link is in the device's GID table.
+//! 4. The device's GID table has the name of the link, and the kernel reports no other link on that port. The
+//!    table has names of all namespaces, and a pod may give its link any name. So on hardware the link must be
+//!    above a link of the device's function.
 
 use super::facts::{Facts, Lower, ObservedDevice};
 use common::netlink::LinkLayer;
@@ -103,7 +105,7 @@ fn groups(facts: &Facts) -> impl Iterator<Item = Vec<Found<'_>>> {
     steps
         .map(|(lower, matched_by)| {
             let on = |seen| {
-                port(matched_by, lower, seen).map(|port| Found {
+                port(matched_by, facts, lower, seen).map(|port| Found {
                     seen,
                     port,
                     lower,
@@ -121,7 +123,12 @@ fn groups(facts: &Facts) -> impl Iterator<Item = Vec<Found<'_>>> {
 }
 
 /// The port of `seen` that `lower` is on, by this rule.
-fn port<'f>(matched_by: MatchedBy, lower: &Lower, seen: &'f ObservedDevice) -> Option<&'f Port> {
+fn port<'f>(
+    matched_by: MatchedBy,
+    facts: &Facts,
+    lower: &Lower,
+    seen: &'f ObservedDevice,
+) -> Option<&'f Port> {
     let layer = match lower.link.layer {
         LinkLayer::Infiniband => PortLayer::Infiniband,
         LinkLayer::Ethernet => PortLayer::Ethernet,
@@ -140,9 +147,11 @@ fn port<'f>(matched_by: MatchedBy, lower: &Lower, seen: &'f ObservedDevice) -> O
         }
         MatchedBy::PortGuid => None,
         MatchedBy::Function => on_function(lower, seen, ports),
-        MatchedBy::GidTable => {
-            ports.find(|port| seen.gid_links.contains(&(port.number, lower.link.name.clone())))
-        }
+        MatchedBy::GidTable if may_be_in_table(facts, lower, seen) => ports.find(|port| {
+            let named = seen.gid_links.contains(&(port.number, lower.link.name.clone()));
+            named && !has_another(seen, port, lower)
+        }),
+        MatchedBy::GidTable => None,
     }
 }
 
@@ -155,14 +164,26 @@ fn on_function<'f>(
     if seen.device.path.as_ref() != Some(&behind.path) {
         return None;
     }
-    let anothers = |port: &&Port| {
-        seen.netdevs
-            .iter()
-            .any(|(number, index)| *number == port.number && *index != lower.link.index)
-    };
-    let free: Vec<&Port> = ports.filter(|port| !anothers(port)).collect();
+    let free: Vec<&Port> = ports.filter(|port| !has_another(seen, port, lower)).collect();
     let numbered = free.iter().find(|port| Some(port.number) == behind.port);
     numbered.or(free.first()).copied()
+}
+
+/// Whether the kernel reports another link than `lower` on the port.
+fn has_another(seen: &ObservedDevice, port: &Port, lower: &Lower) -> bool {
+    seen.netdevs
+        .iter()
+        .any(|(number, index)| *number == port.number && *index != lower.link.index)
+}
+
+/// Whether a name in the GID table of `seen` may mean `lower`: the device is software, or `lower` is a virtual
+/// link above a link of the device's function.
+fn may_be_in_table(facts: &Facts, lower: &Lower, seen: &ObservedDevice) -> bool {
+    let Some(path) = &seen.device.path else {
+        return true;
+    };
+    let mut behind = facts.lowers.iter().filter_map(|lower| lower.behind.as_ref());
+    lower.behind.is_none() && behind.any(|behind| behind.path == *path)
 }
 
 impl fmt::Display for MatchedBy {

@@ -13,6 +13,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+/// The maximum depth of links below each other.
+const DEPTH: usize = 8;
+
 /// A mounted sysfs.
 ///
 /// It shows the links of the namespace in which it was mounted, in whatever namespace the reader runs.
@@ -54,7 +57,8 @@ impl Sysfs {
         Ok(keys.filter(|pkey| pkey.is_valid()).collect())
     }
 
-    /// The links whose addresses are in a port's GID table (`gid_attrs/ndevs`), by name.
+    /// The links whose addresses are in a port's GID table (`gid_attrs/ndevs`), by name. The kernel names links of
+    /// all namespaces there (`print_ndev` in `drivers/infiniband/core/sysfs.c`), such as a pod's macvlan.
     ///
     /// # Errors
     /// The table cannot be listed.
@@ -72,7 +76,8 @@ impl Sysfs {
     /// The device and port below a link of the namespace in which this sysfs was mounted.
     ///
     /// An IPoIB link is matched by the port GUID in its address and by its hardware device; an Ethernet link
-    /// by its hardware device, or else by the GID tables.
+    /// by its hardware device, or else by the GID tables: those of software devices, and of the hardware below a
+    /// virtual link. A link of the same name in a pod may be the one in the table of any other device.
     pub fn port_of<'d>(&self, devices: &'d [Device], link: &Link) -> Option<(&'d Device, &'d Port)> {
         match link.layer {
             LinkLayer::Infiniband => self.infiniband_port(devices, link),
@@ -102,10 +107,18 @@ impl Sysfs {
         let by_number = same().find(|(_, port)| Some(port.number) == number);
         by_number.or_else(|| same().next()).or_else(|| {
             ports().find(|(device, port)| {
-                self.netdevs(device, port)
+                let above = |path: &PathBuf| behind.is_none() && self.is_above(link, path);
+                device.path.as_ref().is_none_or(above)
+                    && self.netdevs(device, port)
                     .is_ok_and(|names| names.contains(&link.name))
             })
         })
+    }
+
+    /// Whether a link below the virtual link `link` is on the hardware device at `path`.
+    fn is_above(&self, link: &Link, path: &Path) -> bool {
+        self.own_directory(link)
+            .is_some_and(|directory| reaches(&directory, path, DEPTH))
     }
 
     /// The PCI function of a link; `None` for a virtual link, or if no link has that name.
@@ -187,6 +200,17 @@ impl Sysfs {
             .join("ports")
             .join(port.number.to_string())
     }
+}
+
+/// Whether the link in `directory`, or a link below it (`lower_NAME`), is on the hardware device at `path`.
+fn reaches(directory: &Path, path: &Path, depth: usize) -> bool {
+    let device = directory.join("device").canonicalize().ok();
+    let below = || names(directory).unwrap_or_default().into_iter();
+    device.as_deref() == Some(path)
+        || depth > 0
+            && below()
+                .filter(|name| name.starts_with("lower_"))
+                .any(|name| reaches(&directory.join(name), path, depth - 1))
 }
 
 /// Every port of the link layer `layer`, with its device.

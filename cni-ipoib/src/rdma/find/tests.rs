@@ -189,7 +189,7 @@ fn a_bond_has_its_lag_device() {
     );
     let by_table = ObservedDevice {
         gid_links: vec![(1, "bond0".to_owned())],
-        ..roce("mlx5_bond_0", None)
+        ..roce("mlx5_bond_0", Some(0))
     };
     assert_eq!(found(&facts(ports(), [by_table])).3, MatchedBy::GidTable);
 }
@@ -220,6 +220,26 @@ fn a_software_device_is_found_by_its_gid_table() {
     };
     let facts = facts([lower(ethernet(2, "eth0"), None)], [roce("rxe1", None), rxe]);
     assert_eq!(found(&facts), ("rxe0", 1, "eth0", MatchedBy::GidTable));
+}
+
+#[test]
+fn a_pods_link_in_the_gid_table_makes_no_host_link_of_its_name_an_rdma_link() {
+    let of_pod = |function, link: Link| ObservedDevice {
+        gid_links: vec![(1, link.name)],
+        ..roce("mlx5_0", function)
+    };
+    let eth2 = || ethernet(3, "eth2");
+    for function in [Some(1), None] {
+        let facts = facts([lower(eth2(), function)], [of_pod(Some(0), eth2())]);
+        assert_eq!(find(&facts, None), Err(NotFound::None), "{function:?}");
+    }
+    let software = on_port(of_pod(None, eth2()), 2);
+    let facts = facts([lower(eth2(), Some(1))], [software]);
+    assert_eq!(
+        find(&facts, None),
+        Err(NotFound::None),
+        "the kernel reports eth0 on its port"
+    );
 }
 
 #[test]

@@ -15,8 +15,8 @@ pub struct Gid {
     pub gid: Ipv6Addr,
     /// `IB/RoCE v1` or `RoCE v2`, in the kernel's text; `None` if the kernel does not report it.
     pub kind: Option<String>,
-    /// The link whose address it is made from; `None` on InfiniBand, and if that link is in another
-    /// namespace.
+    /// The name of the link whose address it is made from, in whatever namespace that link is; `None` on
+    /// InfiniBand.
     pub netdev: Option<String>,
 }
 

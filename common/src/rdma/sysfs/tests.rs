@@ -259,6 +259,47 @@ fn a_soft_roce_link_is_found_in_the_gid_table() {
 }
 
 #[test]
+fn a_link_of_a_pod_in_the_gid_table_makes_no_host_link_of_its_name_an_rdma_link() {
+    let node = Node::new();
+    node.device("mlx5_0", "devices/0000:3b:00.0", GUID)
+        .port("mlx5_0", 1, "Ethernet", GUID)
+        .netdev("eth1", 4, 0, Some("devices/0000:3b:00.0"))
+        .netdev("eth2", 5, 0, Some("devices/0000:01:00.0"))
+        .netdev("dummy0", 6, 0, None);
+    for (slot, name) in [(0, "eth1"), (3, "eth2"), (4, "dummy0")] {
+        node.write(
+            &format!("class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/{slot}"),
+            name,
+        );
+    }
+    assert_eq!(node.port_of(&ethernet(4, "eth1")), Some(("mlx5_0".to_owned(), 1)));
+    assert_eq!(node.port_of(&ethernet(5, "eth2")), None, "a card without RDMA");
+    assert_eq!(node.port_of(&ethernet(6, "dummy0")), None, "above no hardware");
+}
+
+#[test]
+fn a_vlan_of_a_bond_is_found_in_the_gid_table_of_the_hardware_below() {
+    let node = Node::new();
+    node.device("mlx5_bond_0", "devices/0000:3b:00.0", GUID)
+        .port("mlx5_bond_0", 1, "Ethernet", GUID)
+        .netdev("eth1", 4, 0, Some("devices/0000:3b:00.0"))
+        .netdev("bond0", 5, 0, None)
+        .netdev("bond0.7", 6, 0, None);
+    node.link("class/net/bond0/lower_eth1", "class/net/eth1");
+    node.link("class/net/bond0.7/lower_bond0", "class/net/bond0");
+    for (slot, name) in [(0, "bond0"), (1, "bond0.7")] {
+        node.write(
+            &format!("class/infiniband/mlx5_bond_0/ports/1/gid_attrs/ndevs/{slot}"),
+            name,
+        );
+    }
+    let lag = Some(("mlx5_bond_0".to_owned(), 1));
+    assert_eq!(node.port_of(&ethernet(5, "bond0")), lag);
+    assert_eq!(node.port_of(&ethernet(6, "bond0.7")), lag);
+    assert_eq!(node.port_of(&ethernet(9, "bond0")), None, "sysfs shows another bond0");
+}
+
+#[test]
 fn the_pci_function_of_a_subfunction_is_its_parents() {
     let node = Node::new();
     node.netdev("eth0", 2, 0, Some("devices/pci0000:3a/0000:3b:00.0"))

@@ -109,8 +109,9 @@ impl Sysfs {
             ports().find(|(device, port)| {
                 let above = |path: &PathBuf| behind.is_none() && self.is_above(link, path);
                 device.path.as_ref().is_none_or(above)
-                    && self.netdevs(device, port)
-                    .is_ok_and(|names| names.contains(&link.name))
+                    && self
+                        .netdevs(device, port)
+                        .is_ok_and(|names| names.contains(&link.name))
             })
         })
     }

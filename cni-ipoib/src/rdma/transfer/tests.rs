@@ -70,7 +70,14 @@ fn a_device_of_another_name_or_guid_with_the_index_is_not_moved() {
         let mut kernel = kernel();
         let before = kernel.state();
         let device = other.clone();
-        let error = hand_over(&mut kernel, &Grant { device, ..grant(None) }).unwrap_err();
+        let error = hand_over(
+            &mut kernel,
+            &Grant {
+                device,
+                ..grant(None)
+            },
+        )
+        .unwrap_err();
         assert!(
             matches!(error, Error::Rdma(RdmaError::Unlisted { .. })),
             "{error}"

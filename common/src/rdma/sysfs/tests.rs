@@ -296,7 +296,11 @@ fn a_vlan_of_a_bond_is_found_in_the_gid_table_of_the_hardware_below() {
     let lag = Some(("mlx5_bond_0".to_owned(), 1));
     assert_eq!(node.port_of(&ethernet(5, "bond0")), lag);
     assert_eq!(node.port_of(&ethernet(6, "bond0.7")), lag);
-    assert_eq!(node.port_of(&ethernet(9, "bond0")), None, "sysfs shows another bond0");
+    assert_eq!(
+        node.port_of(&ethernet(9, "bond0")),
+        None,
+        "sysfs shows another bond0"
+    );
 }
 
 #[test]

@@ -116,15 +116,19 @@ impl AcceptedPool {
 
     /// Whether `cidr` is a block of this pool.
     pub fn has(&self, cidr: BlockCidr) -> bool {
-        self.layout(Family::of(cidr.network().ip()))
-            .is_some_and(|layout| layout.has(cidr))
+        self.layout(cidr.family()).is_some_and(|layout| layout.has(cidr))
     }
 
     /// Whether an address of `cidr` lies between the first and the last address of a range. Excluded and reserved
     /// addresses count too.
     pub fn reaches(&self, cidr: BlockCidr) -> bool {
-        self.ranges
-            .reach(Family::of(cidr.network().ip()), cidr.interval())
+        self.ranges.reach(cidr.family(), cidr.interval())
+    }
+
+    /// The addresses of `cidr` that nodes allocate to any pod.
+    pub fn usable(&self, cidr: BlockCidr) -> IntervalSet {
+        let layout = self.layout(cidr.family());
+        layout.map_or_else(IntervalSet::default, |layout| layout.usable(cidr))
     }
 
     /// Whether nodes claim blocks of this pool, instead of single addresses.

@@ -42,8 +42,8 @@ impl BlockCidr {
     /// The block of `2^shift` addresses that contains `ip`.
     pub fn containing(ip: IpAddr, shift: u32) -> Option<Self> {
         let family = Family::of(ip);
-        let prefix = width(family).checked_sub(shift)?;
-        let network = IpNetwork::new(ip, u8::try_from(prefix).ok()?).ok()?;
+        let prefix = family.width().checked_sub(u8::try_from(shift).ok()?)?;
+        let network = IpNetwork::new(ip, prefix).ok()?;
         IpNetwork::new(network.network(), network.prefix()).ok().map(Self)
     }
 
@@ -65,9 +65,14 @@ impl BlockCidr {
         Self::of(IpNetwork::new(family.address(first), prefix).ok()?)
     }
 
+    /// The family of its addresses.
+    pub fn family(self) -> Family {
+        Family::of(self.0.ip())
+    }
+
     /// The number of low bits in which the addresses of the block differ.
     pub fn shift(self) -> u32 {
-        width(Family::of(self.0.ip())) - u32::from(self.0.prefix())
+        u32::from(self.family().width() - self.0.prefix())
     }
 
     /// Its addresses as a network.
@@ -106,18 +111,11 @@ pub fn address_name(space: &str, ip: IpAddr) -> String {
     format!("{space}-{:0digits$x}", bits(ip))
 }
 
-fn width(family: Family) -> u32 {
-    match family {
-        Family::V4 => 32,
-        Family::V6 => 128,
-    }
-}
-
 /// The number of low bits in which the addresses of a block of `size` differ. `None` if `size` is not a power of two or
 /// too large for the family.
 pub fn shift_of(size: u64, family: Family) -> Option<u32> {
     let shift = size.checked_ilog2()?;
-    (size.is_power_of_two() && shift <= width(family)).then_some(shift)
+    (size.is_power_of_two() && shift <= u32::from(family.width())).then_some(shift)
 }
 
 impl BlockLayout {
@@ -185,15 +183,15 @@ impl BlockLayout {
 
     /// The usable addresses of `cidr`.
     pub fn usable(&self, cidr: BlockCidr) -> IntervalSet {
-        if Family::of(cidr.network().ip()) != self.family {
+        if cidr.family() != self.family {
             return IntervalSet::default();
         }
-        self.usable.both(&[cidr.interval()].into_iter().collect())
+        self.usable.within(cidr.interval())
     }
 
     /// Whether `cidr` is a block of this layout.
     pub fn has(&self, cidr: BlockCidr) -> bool {
-        u32::from(cidr.network().prefix()) + self.shift == width(self.family) && !self.usable(cidr).is_empty()
+        cidr.shift() == self.shift && !self.usable(cidr).is_empty()
     }
 
     /// The first block, in ascending order, with a usable address that is not in `taken`.

@@ -211,9 +211,7 @@ pub fn check(space: &AddressSpaceSpec, pool: &PoolEntry) -> Listing {
 #[must_use]
 pub fn with_intervals_of(mut pool: PoolEntry, before: Option<&PoolEntry>, kept: &[BlockCidr]) -> PoolEntry {
     let outside = |family| -> IntervalSet {
-        let blocks = kept
-            .iter()
-            .filter(|cidr| Family::of(cidr.network().ip()) == family);
+        let blocks = kept.iter().filter(|cidr| cidr.family() == family);
         let blocks: IntervalSet = blocks.map(|cidr| cidr.interval()).collect();
         blocks.minus(&addresses(&pool, family))
     };
@@ -249,9 +247,8 @@ fn earlier_stretches(
     earlier.sort_by_key(|(_, interval)| std::cmp::Reverse(interval.count()));
     let mut found = Vec::new();
     for (stretch, interval) in earlier {
-        let whole: IntervalSet = [interval].into_iter().collect();
-        if !outside.both(&whole).is_empty() {
-            *outside = outside.minus(&whole);
+        if !outside.within(interval).is_empty() {
+            *outside = outside.minus(&[interval].into_iter().collect());
             found.push(stretch.clone());
         }
     }

@@ -134,7 +134,8 @@ impl Family {
         }
     }
 
-    fn width(self) -> u8 {
+    /// The number of bits of an address.
+    pub fn width(self) -> u8 {
         match self {
             Self::V4 => 32,
             Self::V6 => 128,

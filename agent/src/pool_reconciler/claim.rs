@@ -123,10 +123,10 @@ impl Claims {
         if is_at_limit(blocks, wanted, name.as_deref()) {
             return Ok(Claimed::Limit);
         }
-        if let Some(cidr) = unanswered {
-            if let Some(claimed) = self.try_claim(blocks, wanted, cidr).await? {
-                return Ok(claimed);
-            }
+        if let Some(cidr) = unanswered
+            && let Some(claimed) = self.try_claim(blocks, wanted, cidr).await?
+        {
+            return Ok(claimed);
         }
         self.attempts += 1;
         let order = Order::new(

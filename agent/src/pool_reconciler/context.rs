@@ -263,7 +263,7 @@ pub(super) fn free_local(
         .filter(|block| BlockCidr::of(block.cidr).is_some_and(in_pool));
     active
         .filter_map(|block| {
-            let all = usable.both(&[BlockCidr::of(block.cidr)?.interval()].into_iter().collect());
+            let all = usable.within(BlockCidr::of(block.cidr)?.interval());
             let all = u64::try_from(all.count()).unwrap_or(u64::MAX);
             let used = usage.get(&block.name).copied().unwrap_or_default();
             Some(all.saturating_sub(used.taken()))
@@ -273,10 +273,7 @@ pub(super) fn free_local(
 
 /// The number of free addresses of a block that may be allocated now.
 pub(super) fn free_in_block(accepted: &AcceptedPool, cidr: Option<BlockCidr>, used: Usage) -> i64 {
-    let all = cidr.and_then(|cidr| {
-        let layout = accepted.layout(Family::of(cidr.network().ip()))?;
-        u64::try_from(layout.usable(cidr).count()).ok()
-    });
+    let all = cidr.and_then(|cidr| u64::try_from(accepted.usable(cidr).count()).ok());
     let free = all.unwrap_or_default().saturating_sub(used.taken());
     i64::try_from(free).unwrap_or(i64::MAX)
 }

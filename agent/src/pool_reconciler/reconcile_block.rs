@@ -16,7 +16,6 @@ use api::requests::{ReconcileError, Requests, WriteResult};
 use block::owner::{Desired, NodeIdentity, Step, next};
 use block::{BlockRecord, LocalBlock, Mode, Usage};
 use ipam::clock::{Clock, KernelClock};
-use ipam::range::Family;
 use std::collections::{BTreeSet, HashSet};
 
 /// Whether an administrator has deleted the block. Its object stays until its owner returns it.
@@ -409,7 +408,7 @@ impl BlockReconciler {
         let (Some(accepted), Some(cidr)) = (&target.accepted, cidr) else {
             return Ok(true);
         };
-        match accepted.layout(Family::of(cidr.network().ip())) {
+        match accepted.layout(cidr.family()) {
             Some(layout) if layout.has(cidr) => is_listed(&target.api, accepted, (layout, cidr)).await,
             _ => Ok(true),
         }

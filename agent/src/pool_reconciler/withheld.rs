@@ -16,7 +16,7 @@ use api::{BlockState, IpBlock};
 use block::Owner;
 use block::owner::NodeIdentity;
 use ipam::pool::{PoolFile, PoolRanges};
-use ipam::range::{Family, bits};
+use ipam::range::bits;
 use std::net::IpAddr;
 use std::path::Path;
 use std::time::Instant;
@@ -60,9 +60,8 @@ impl Withheld {
         let ranges = PoolRanges::new(&kept, Path::new("pool.json"))?;
         let mut back = Vec::new();
         for cidr in kept.blocks.iter().filter_map(|block| BlockCidr::of(block.cidr)) {
-            let family = Family::of(cidr.network().ip());
-            let kept = ranges.reserved(family);
-            if kept.both(&[cidr.interval()].into_iter().collect()).is_empty() {
+            let kept = ranges.reserved(cidr.family());
+            if kept.within(cidr.interval()).is_empty() {
                 continue;
             }
             let there = self

@@ -63,9 +63,8 @@ impl<'a> AddedAddresses<'a> {
         let conflicts = |name: &&String| {
             let cidr = name.strip_prefix(&prefix).and_then(BlockCidr::from_name);
             cidr.is_some_and(|cidr| {
-                let family = Family::of(cidr.network().ip());
-                let block: IntervalSet = [cidr.interval()].into_iter().collect();
-                cidr.shift() != self.shift(family) && !self.of(family).both(&block).is_empty()
+                let added = self.of(cidr.family()).within(cidr.interval());
+                cidr.shift() != self.shift(cidr.family()) && !added.is_empty()
             })
         };
         let name = names.iter().find(conflicts)?;
@@ -111,7 +110,7 @@ impl Leader {
             let theirs = AcceptedPool::of(&other).ok().flatten();
             let theirs = theirs.or_else(|| AcceptedPool::new(&other, &other.spec, 0).ok())?;
             let split = split_block(accepted, before.as_ref(), &theirs)?;
-            let member = match Family::of(split.cidr.network().ip()) {
+            let member = match split.cidr.family() {
                 Family::V4 => "v4",
                 Family::V6 => "v6",
             };

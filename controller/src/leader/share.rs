@@ -182,10 +182,7 @@ impl Leader {
         let shareable = blocks
             .iter()
             .filter(|block| matches!(block.spec.state, BlockState::Active | BlockState::Draining))
-            .filter(|block| {
-                cidr_of(block)
-                    .is_some_and(|cidr| Family::of(cidr.network().ip()) == family && accepted.has(cidr))
-            })
+            .filter(|block| cidr_of(block).is_some_and(|cidr| cidr.family() == family && accepted.has(cidr)))
             .filter(|block| !self.seems_gone(&block.spec.owner));
         let shareable: Vec<&Arc<IpBlock>> = shareable.collect();
         shareable

@@ -74,11 +74,8 @@ pub(super) fn free_of_shared(
     addresses: &[impl Borrow<IpAddress>],
 ) -> u128 {
     let Some(cidr) = cidr_of(block) else { return 0 };
-    let Some(layout) = accepted.layout(Family::of(cidr.network().ip())) else {
-        return 0;
-    };
     let taken = objects_in(addresses, &accepted.spec.address_space, cidr);
-    layout.usable(cidr).minus(&taken).count()
+    accepted.usable(cidr).minus(&taken).count()
 }
 
 impl Usage {
@@ -127,7 +124,7 @@ impl BlockTotals {
 
     fn add(&mut self, accepted: &AcceptedPool, block: &IpBlock, addresses: &[impl Borrow<IpAddress>]) {
         if block.spec.pool != accepted.name.as_str() {
-            let usable = cidr_of(block).map_or(0, |cidr| usable(accepted, cidr));
+            let usable = cidr_of(block).map_or(0, |cidr| accepted.usable(cidr).count());
             self.claimed = self.claimed.saturating_add(usable);
             return;
         }
@@ -149,7 +146,7 @@ impl BlockTotals {
             // Exclusions cover the whole block.
             return;
         }
-        let usable = usable(accepted, cidr);
+        let usable = accepted.usable(cidr).count();
         self.claimed = self.claimed.saturating_add(usable);
         let free = match (&block.status, block.spec.state) {
             (_, BlockState::Shared) => saturate(free_of_shared(accepted, block, addresses)),
@@ -190,12 +187,6 @@ impl AddressTotals {
         }
         all
     }
-}
-
-/// The number of addresses of a block that the pool allocates.
-fn usable(accepted: &AcceptedPool, cidr: BlockCidr) -> u128 {
-    let layout = accepted.layout(Family::of(cidr.network().ip()));
-    layout.map_or(0, |layout| layout.usable(cidr).count())
 }
 
 /// Whether the pool allocates the address to any pod. Reserved and excluded addresses are not allocatable.

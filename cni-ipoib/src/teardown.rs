@@ -81,7 +81,7 @@ pub(crate) fn take_down(caller: &Caller<'_>, target: &DetachTarget<'_>) -> Resul
     {
         tracing::warn!(file = %file.display(), %error, "cannot remove the device-info file");
     }
-    if let Err(error) = record::remove(caller.node.state(), target.attachment) {
+    if let Err(error) = record::remove(caller.node.state(), caller.network(), target.attachment) {
         tracing::warn!(%error, "cannot remove the record of the RDMA device");
     }
     if let Some(plugin) = &target.ipam {

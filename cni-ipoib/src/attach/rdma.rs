@@ -34,7 +34,7 @@ pub(super) fn write_record(effects: &mut Effects<'_, '_>, grant: &Grant) -> Resu
     let (state, attachment) = (context.state, context.attachment);
     let json = record::content(context.network, attachment, grant);
     effects.remember("remove the record of the RDMA device", move |context| {
-        record::remove(context.state, context.attachment)
+        record::remove(context.state, context.network, context.attachment)
     });
     device_info::write(&record::file(state, attachment), &json)
 }

@@ -3,8 +3,9 @@ mod changed;
 
 use crate::mark::Mark;
 use crate::model::{Fault, Fixture, Ipam, Pod, attachment, ethernet, ipoib, of_kind};
+use crate::rdma::record;
 use common::cni::Code;
-use common::cni::dispatch::Plugin as _;
+use common::cni::dispatch::{Call, Plugin as _};
 use serde_json::json;
 use std::fs;
 use std::path::Path;
@@ -217,6 +218,32 @@ fn a_link_of_another_plugin_is_deleted_by_its_result() {
         .del(&call, &attachment("c1"), Some(&fixture.pod.path()))
         .unwrap();
     assert!(fixture.kernel.state().pod.is_empty());
+}
+
+#[test]
+fn del_of_another_network_under_the_same_interface_name_removes_nothing() {
+    let fixture = Fixture::new();
+    fixture.add("c1").unwrap();
+    let before = fixture.kernel.state();
+    let record = record::file(fixture.state.path(), &attachment("c1"));
+    assert!(record.exists());
+    for program in ["cni-ipoib", "ipoib"] {
+        let call = Call {
+            program: program.to_owned(),
+            ..fixture.call(&json!({"name": "other"}))
+        };
+        let netns = fixture.pod.path();
+        fixture
+            .plugin()
+            .del(&call, &attachment("c1"), Some(&netns))
+            .unwrap();
+        assert_eq!(fixture.kernel.state(), before, "{program}");
+        assert_eq!(fixture.written_down(), ["c1"], "{program}");
+        assert!(record.exists() && fixture.info_file().exists(), "{program}");
+    }
+    assert!(fixture.entry("c1").done);
+    fixture.del("c1").unwrap();
+    assert!(!record.exists());
 }
 
 #[test]

@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::intent::Grant;
 use common::cni::Attachment;
 use serde_json::{Value, json};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The file of an attachment.
@@ -37,15 +38,25 @@ pub fn content(network: &str, attachment: &Attachment, grant: &Grant) -> Value {
     })
 }
 
-/// Removes the file of an attachment, if there is one.
-pub(crate) fn remove(state: &Path, attachment: &Attachment) -> Result<(), Error> {
+/// Removes the file of an attachment to `network`, if there is one. A readable file of another network stays: the
+/// file's name has no network.
+pub(crate) fn remove(state: &Path, network: &str, attachment: &Attachment) -> Result<(), Error> {
     let file = file(state, attachment);
+    if network_in(&file).is_some_and(|of| of != network) {
+        return Ok(());
+    }
     crate::device_info::remove(&file).map_err(|source| Error::Io {
         what: "remove",
         path: file,
         remedy: "the plugin must run as root",
         source,
     })
+}
+
+/// The network that `file` names; `None` if the file is missing or damaged.
+fn network_in(file: &Path) -> Option<String> {
+    let record: Value = serde_json::from_slice(&fs::read(file).ok()?).ok()?;
+    Some(record.get("network")?.as_str()?.to_owned())
 }
 
 #[cfg(test)]

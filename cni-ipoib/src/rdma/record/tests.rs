@@ -30,6 +30,21 @@ fn the_record_names_the_device_as_the_pod_sees_it() {
 fn the_record_is_found_by_the_container_id() {
     let path = file(Path::new("/run/rdmanet"), &attachment("c1"));
     assert_eq!(path, Path::new("/run/rdmanet/rdma/c1@net1.json"));
+}
+
+#[test]
+fn the_record_of_another_network_stays_and_a_damaged_one_is_removed() {
     let state = tempfile::tempdir().unwrap();
-    remove(state.path(), &attachment("c1")).unwrap();
+    let attachment = attachment("c1");
+    let path = file(state.path(), &attachment);
+    remove(state.path(), "roce0", &attachment).unwrap();
+    let json = content("roce0", &attachment, &grant(Sharing::Shared));
+    crate::device_info::write(&path, &json).unwrap();
+    remove(state.path(), "roce1", &attachment).unwrap();
+    assert!(path.exists());
+    remove(state.path(), "roce0", &attachment).unwrap();
+    assert!(!path.exists());
+    fs::write(&path, "{").unwrap();
+    remove(state.path(), "roce1", &attachment).unwrap();
+    assert!(!path.exists());
 }

@@ -111,16 +111,16 @@ struct Interface {
 
 /// Removes what an earlier, interrupted ADD left, or one for a namespace that is no longer the container's.
 ///
-/// A complete attachment stays: its interface name makes this ADD fail. The exception is a DEL that was killed
-/// after it began to return hardware; without this removal the attachment would keep that hardware forever.
+/// A complete attachment stays: its interface name makes this ADD fail. Without that interface, a DEL was killed,
+/// or the namespace ended and the kernel gave its inode to the container's next one. Then the intent is the only
+/// record of the hardware, or of the child that the kernel returned to the host, and this ADD replaces it.
 fn clear_earlier(context: &mut AddContext<'_>, entry: &mut Entry) -> Result<(), cni::Error> {
     let Some(intent) = entry.intent.clone() else {
         return Ok(());
     };
     let attachment = context.attachment;
-    let hardware = intent.device.is_some() || intent.moved().is_some();
     let complete = entry.done && intent.netns_id == context.netns.id();
-    if complete && !(hardware && pod_link(context.kernel, attachment.ifname.as_str())?.is_none()) {
+    if complete && pod_link(context.kernel, attachment.ifname.as_str())?.is_some() {
         return Ok(());
     }
     tracing::info!(%attachment, "removing what an interrupted call left");

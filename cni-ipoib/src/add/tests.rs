@@ -224,6 +224,21 @@ fn the_next_add_removes_what_was_made_for_a_gone_namespace() {
 }
 
 #[test]
+fn the_next_add_removes_what_was_made_for_a_namespace_whose_inode_is_reused() {
+    let fixture = Fixture::new();
+    let before = fixture.kernel.state();
+    fixture.add("c1").unwrap();
+    // The next namespace gets the device and inode of the one that ended.
+    fixture.kernel.set().state.pod_dies();
+    fixture.add("c1").unwrap();
+    assert_eq!(fixture.ipam.verbs(), ["ADD", "DEL", "ADD"]);
+    let state = fixture.kernel.state();
+    assert_eq!((state.host.len(), state.pod.len()), (1, 1));
+    fixture.del("c1").unwrap();
+    assert_clean(&fixture, &before, "after DEL");
+}
+
+#[test]
 fn a_foreign_interface_with_the_name_is_not_touched() {
     let fixture = Fixture::new();
     fixture.kernel.set().state.pod.push(ipoib(7, "net1", 0xffff));

@@ -191,10 +191,17 @@ fn misplaced_in(snapshot: &Snapshot, pool: &Pool, allocation: &Allocation) -> Op
     let block = snapshot
         .blocks_with(ip)
         .find(|block| block.space() == pool.space());
-    let is_usable = pool
-        .accepted
-        .as_ref()
-        .is_ok_and(|accepted| accepted.ranges.range_of(ip).is_some());
+    // Of two pools over the same addresses, the pool of the block decides what a node allocates.
+    let decides = block.and_then(|block| snapshot.pool(&block.object.spec.pool));
+    let decides = decides.unwrap_or(pool);
+    let is_excluded = match &decides.accepted {
+        Ok(accepted) => accepted.ranges.range_of(ip).is_none(),
+        // No node claims a block for a pool without a valid spec.
+        Err(_) => block.is_none(),
+    };
+    if is_excluded {
+        return Some(excluded(decides, allocation));
+    }
     match block {
         Some(block) if Some(&block.object.spec.owner.node) == allocation.node.as_ref() => None,
         Some(block) if block.object.spec.state == BlockState::Shared => None,
@@ -210,18 +217,6 @@ fn misplaced_in(snapshot: &Snapshot, pool: &Pool, allocation: &Allocation) -> Op
             ),
             "delete the pod; if the problem returns, read the logs of the agents of both nodes",
         )),
-        // During an import from another plugin, such pods exist for a while.
-        None if !is_usable => Some(problem(
-            Severity::Info,
-            "excluded",
-            ip.to_string(),
-            format!(
-                "{}; pool {} excludes the address now, or its ranges no longer contain it: the pod keeps it, and it is not allocated again",
-                describe(allocation),
-                pool.name()
-            ),
-            "nothing",
-        )),
         None => Some(problem(
             Severity::Fail,
             "unclaimed",
@@ -234,6 +229,22 @@ fn misplaced_in(snapshot: &Snapshot, pool: &Pool, allocation: &Allocation) -> Op
             "find out which plugin allocated it; until then exclude the address in the pool, so that no node allocates it",
         )),
     }
+}
+
+/// An address that the pool does not allocate. During an import from another plugin, running pods have such addresses,
+/// also in blocks that nodes claim.
+fn excluded(pool: &Pool, allocation: &Allocation) -> Finding {
+    problem(
+        Severity::Info,
+        "excluded",
+        allocation.address.to_string(),
+        format!(
+            "{}; pool {} excludes the address now, or its ranges no longer contain it: the pod keeps it, and a node that has read this spec does not allocate it again",
+            describe(allocation),
+            pool.name()
+        ),
+        "nothing",
+    )
 }
 
 fn overlaps(snapshot: &Snapshot) -> Vec<Finding> {

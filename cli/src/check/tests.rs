@@ -65,6 +65,34 @@ fn an_unclaimed_and_an_excluded_address_are_different_problems() {
 }
 
 #[test]
+fn an_excluded_address_in_a_block_is_excluded_on_every_node() {
+    for owner in ["a", "b"] {
+        let mut cluster = with(&[block("rail0", "10.1.0.192/28", owner)], &[]);
+        cluster.pods = [pod("p", "a", "10.1.0.203")].into_iter().collect();
+        assert_eq!(
+            kinds(&cluster),
+            [(Severity::Info, "excluded", "10.1.0.203".into())],
+            "the block of node {owner}"
+        );
+    }
+}
+
+#[test]
+fn an_address_that_the_pool_of_the_block_may_allocate_is_not_excluded() {
+    let mut cluster = with(&[block("rail1", "10.1.0.192/28", "b")], &[]);
+    let other = crate::testing::pool("rail1", &json!([{ "subnet": "10.1.0.0/24" }]));
+    cluster
+        .pools
+        .push(Pool::of(serde_json::from_value(other).unwrap()));
+    cluster.networks.insert("ml/rail0".into(), vec!["rail0".into()]);
+    cluster.pods = [pod("p", "a", "10.1.0.203")].into_iter().collect();
+    assert_eq!(
+        kinds(&cluster),
+        [(Severity::Fail, "foreign-block", "10.1.0.203".into())]
+    );
+}
+
+#[test]
 fn an_address_outside_the_pools_of_its_network_is_reported() {
     let mut cluster = cluster();
     cluster.networks.insert("ml/rail0".into(), vec!["rail0".into()]);

@@ -223,7 +223,7 @@ async fn pools_of_whereabouts_are_imported_while_their_pods_run() {
     let waits = import(&file, &["whereabouts"]);
     assert!(waits.message().contains("may still run for"), "{waits:?}");
     assert_eq!(waits.json()["pools"][0]["state"], "closed");
-    pod_with(&site, "last", "a", "default/rail0", &["10.5.0.14".to_owned()]).await;
+    pod_with(&site, "last", "b", "default/rail0", &["10.5.0.14".to_owned()]).await;
 
     let opened = import(&file, &["whereabouts", "--grace", "0"]);
     assert_eq!(opened.status, 0, "{opened:?}");
@@ -240,6 +240,16 @@ async fn pools_of_whereabouts_are_imported_while_their_pods_run() {
     ];
     assert!(old.iter().all(|ip| !given.contains(*ip)), "{given:?}");
     assert_eq!(given.len(), 50 - old.len(), "and every other one: {given:?}");
+
+    // The addresses of imported pods lie in blocks of node a now, also that of the pod on node b.
+    let check = rdmanet(Some(&file), &["-o", "json", "check", "--pause", "0"]).json();
+    let problems = check["problems"].as_array().unwrap().iter();
+    let imported: Vec<(&str, &str)> = problems
+        .map(|one| (one["subject"].as_str().unwrap(), one["kind"].as_str().unwrap()))
+        .filter(|(subject, _)| old.contains(subject))
+        .collect();
+    let excluded = ["10.5.0.10", "10.5.0.13", "10.5.0.14"].map(|ip| (ip, "excluded"));
+    assert_eq!(imported, excluded, "{check}");
 
     assert_eq!(versions(&site).await, before, "nothing of whereabouts is changed");
 

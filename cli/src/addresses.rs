@@ -10,7 +10,6 @@ use crate::table::Table;
 use kube::Client;
 use kube::api::ListParams;
 use serde_json::json;
-use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::net::IpAddr;
 
@@ -27,19 +26,23 @@ enum Wanted {
 /// # Errors
 /// As [`crate::cluster::explain`], or the leases cannot be listed.
 pub async fn run(client: &Client, options: &args::Addresses) -> Result<Output, CommandError> {
-    let wanted = match &options.subject {
-        None => Wanted::Everything,
-        Some(subject) => subject
-            .parse()
-            .map_or_else(|_| Wanted::Pod(subject.clone()), Wanted::Address),
-    };
+    let wanted = Wanted::of(options.subject.as_deref());
     let mut snapshot = Snapshot::of_pools(client).await?;
-    snapshot
-        .read_pods(client, &pods_to_list(&snapshot, &wanted, options))
-        .await?;
+    let pods = pods_to_list(&wanted, options.node.as_deref());
+    snapshot.read_pods(client, &pods).await?;
     let (leases, damaged) = leases::all(&options.leases.data_dir)?;
-    let here = this_node(&snapshot, &leases, options.node.as_deref());
-    let mut all = allocations(&snapshot, &leases, here.as_deref());
+    Ok(answer(&snapshot, &leases, &damaged, &wanted, options))
+}
+
+fn answer(
+    snapshot: &Snapshot,
+    leases: &[leases::NodeLease],
+    damaged: &[String],
+    wanted: &Wanted,
+    options: &args::Addresses,
+) -> Output {
+    let here = this_node(snapshot, leases, options.node.as_deref());
+    let mut all = allocations(snapshot, leases, here.as_deref());
     all.retain(|allocation| {
         let pool = options
             .pool
@@ -51,31 +54,46 @@ pub async fn run(client: &Client, options: &args::Addresses) -> Result<Output, C
             .is_none_or(|node| allocation.node.as_ref() == Some(node));
         pool && node && wanted.matches(allocation)
     });
-    let mut text = table(&all).render();
-    if all.is_empty() {
-        text = match &wanted {
-            Wanted::Everything => "no address is allocated\n".to_owned(),
-            Wanted::Address(ip) => format!("{}\n", describe_unallocated(&snapshot, *ip)),
-            Wanted::Pod(name) => format!(
-                "no pod {name} has an address of a pool; kubectl describe pod shows the Events of Multus\n"
-            ),
-        };
-    }
-    for sentence in &damaged {
-        let _ = writeln!(text, "cannot read: {sentence}");
-    }
-    let free = match (&wanted, all.is_empty()) {
-        (Wanted::Address(ip), true) => Some(describe_unallocated(&snapshot, *ip)),
+    // Only the allocations of the whole cluster show that an address has none.
+    let is_complete = options.pool.is_none() && options.node.is_none();
+    let unallocated = match wanted {
+        Wanted::Address(ip) if all.is_empty() && is_complete => Some(describe_unallocated(snapshot, *ip)),
         _ => None,
     };
-    Ok(Output {
+    let mut text = table(&all).render();
+    if all.is_empty() {
+        text = match (wanted, &unallocated) {
+            _ if !is_complete => {
+                "no allocation matches --pool and --node; without them the command reads the whole cluster\n"
+                    .to_owned()
+            }
+            (Wanted::Pod(name), _) => format!(
+                "no pod {name} has an address of a pool; kubectl describe pod shows the Events of Multus\n"
+            ),
+            (_, Some(state)) => format!("{state}\n"),
+            (_, None) => "no address is allocated\n".to_owned(),
+        };
+    }
+    for sentence in damaged {
+        let _ = writeln!(text, "cannot read: {sentence}");
+    }
+    Output {
         text,
-        json: json!({ "version": 1, "addresses": all, "unallocated": free, "unread": damaged }),
+        json: json!({ "version": 1, "addresses": all, "unallocated": unallocated, "unread": damaged }),
         outcome: Outcome::of(!damaged.is_empty()),
-    })
+    }
 }
 
 impl Wanted {
+    fn of(subject: Option<&str>) -> Self {
+        let Some(subject) = subject else {
+            return Self::Everything;
+        };
+        subject
+            .parse()
+            .map_or_else(|_| Self::Pod(subject.to_owned()), Self::Address)
+    }
+
     fn matches(&self, allocation: &Allocation) -> bool {
         match self {
             Self::Everything => true,
@@ -87,29 +105,17 @@ impl Wanted {
     }
 }
 
-/// Selects the pods to list. For an address in a node's block, the pods of that node are enough. A cluster may have a
-/// hundred thousand pods.
-fn pods_to_list(snapshot: &Snapshot, wanted: &Wanted, options: &args::Addresses) -> ListParams {
+/// Selects the pods to list. A cluster may have a hundred thousand pods. For an address these are all pods: a pod may
+/// have an address in a block of another node, for instance after an import, or if two pods have one address.
+fn pods_to_list(wanted: &Wanted, node: Option<&str>) -> ListParams {
     let all = ListParams::default();
-    if let Some(node) = &options.node {
-        return all.fields(&format!("spec.nodeName={node}"));
-    }
-    match wanted {
-        Wanted::Pod(name) => {
+    match (wanted, node) {
+        (_, Some(node)) => all.fields(&format!("spec.nodeName={node}")),
+        (Wanted::Pod(name), None) => {
             let plain = name.split_once('/').map_or(name.as_str(), |(_, plain)| plain);
             all.fields(&format!("metadata.name={plain}"))
         }
-        Wanted::Address(ip) => {
-            let nodes: BTreeSet<&str> = snapshot
-                .blocks_with(*ip)
-                .map(|block| block.object.spec.owner.node.as_str())
-                .collect();
-            match nodes.first() {
-                Some(node) if nodes.len() == 1 => all.fields(&format!("spec.nodeName={node}")),
-                _ => all,
-            }
-        }
-        Wanted::Everything => all,
+        (Wanted::Everything | Wanted::Address(_), None) => all,
     }
 }
 
@@ -157,3 +163,6 @@ fn table(all: &[Allocation]) -> Table {
     }
     table
 }
+
+#[cfg(test)]
+mod tests;

@@ -250,6 +250,8 @@ async fn pools_of_whereabouts_are_imported_while_their_pods_run() {
         .collect();
     let excluded = ["10.5.0.10", "10.5.0.13", "10.5.0.14"].map(|ip| (ip, "excluded"));
     assert_eq!(imported, excluded, "{check}");
+    let last = rdmanet(Some(&file), &["addresses", "10.5.0.14"]);
+    assert!(last.out.contains("default/last"), "{last:?}");
 
     assert_eq!(versions(&site).await, before, "nothing of whereabouts is changed");
 

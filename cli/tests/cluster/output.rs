@@ -198,4 +198,9 @@ async fn the_commands_report_pools_blocks_and_a_duplicate_address() {
         problems[0]["text"].as_str().unwrap().contains("default/p")
             && problems[0]["text"].as_str().unwrap().contains("default/q")
     );
+    // The remedy names this command, which shows both pods.
+    let both = ask(&["addresses", &ips[0]]);
+    for pod in ["default/p", "default/q"] {
+        assert!(both.out.contains(pod), "{pod}: {}", both.out);
+    }
 }

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::*;
+use crate::args::{Args, ClusterCommand, Command};
+use crate::testing::{block, cluster, pod, with};
+use clap::Parser;
+
+/// The answer of `rdmanet addresses ARGS`.
+fn asked(snapshot: &Snapshot, args: &[&str]) -> Output {
+    let all = ["rdmanet", "addresses"].iter().chain(args);
+    let Command::Cluster(ClusterCommand::Addresses(options)) = Args::parse_from(all).command else {
+        panic!("{args:?}");
+    };
+    let wanted = Wanted::of(options.subject.as_deref());
+    answer(snapshot, &[], &[], &wanted, &options)
+}
+
+fn listed(subject: &str, node: Option<&str>) -> Option<String> {
+    pods_to_list(&Wanted::of(Some(subject)), node).field_selector
+}
+
+#[test]
+fn the_pods_of_all_nodes_are_read_for_an_address() {
+    assert_eq!(listed("10.1.0.18", None), None);
+    assert_eq!(listed("10.1.0.18", Some("a")).as_deref(), Some("spec.nodeName=a"));
+    assert_eq!(listed("ml/p", None).as_deref(), Some("metadata.name=p"));
+}
+
+#[test]
+fn an_excluded_address_shows_the_imported_pod_that_has_it() {
+    let mut cluster = with(&[block("rail0", "10.1.0.192/28", "b")], &[]);
+    cluster.pods = [pod("p", "a", "10.1.0.203")].into_iter().collect();
+    let answer = asked(&cluster, &["10.1.0.203"]);
+    assert!(answer.text.contains("ml/p"), "{}", answer.text);
+    assert_eq!(answer.json["unallocated"], json!(null));
+}
+
+#[test]
+fn an_address_is_not_called_free_if_options_leave_out_pods() {
+    let cluster = cluster();
+    for options in [["--node", "b"], ["--pool", "rail1"]] {
+        let answer = asked(&cluster, &[&["10.1.0.18"][..], &options].concat());
+        assert!(!answer.text.contains("is free"), "{}", answer.text);
+        assert!(answer.text.contains("without them"), "{}", answer.text);
+        assert_eq!(answer.json["unallocated"], json!(null));
+    }
+    let whole = asked(&cluster, &["10.1.0.18"]);
+    assert!(whole.text.contains("is free"), "{}", whole.text);
+    assert_eq!(whole.text.trim_end(), whole.json["unallocated"]);
+}

@@ -21,6 +21,7 @@ use common::netlink::{
     Added, Address, AddressOptions, Error, Link, LinkChange, NewLink, Route, RouteEntry, Socket,
 };
 use common::netns::Netns;
+use common::packet::PacketSocket;
 use common::probe::{self, Claim};
 use ipnetwork::IpNetwork;
 use std::fs;
@@ -213,7 +214,14 @@ impl Kernel for Namespaces<'_> {
     }
 
     fn probe(&mut self, link: &Link, addresses: &[IpAddr]) -> io::Result<Option<Claim>> {
-        self.pod()?.1.run(|| probe::probe(link, addresses))?
+        let netns = self.pod()?.1;
+        let replies = match (probe::receiver_of_replies(link), link.parent_netnsid) {
+            (None, _) => None,
+            (Some(parent), None) => Some(netns.run(|| PacketSocket::arp_receiver(parent))??),
+            // The child was created by a request on the host.
+            (Some(parent), Some(_)) => Some(PacketSocket::arp_receiver(parent)?),
+        };
+        netns.run(|| probe::probe(link, addresses, replies.as_ref()))?
     }
 
     fn announce(&mut self, link: &Link, addresses: &[IpAddr]) -> io::Result<()> {

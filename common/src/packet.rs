@@ -4,6 +4,7 @@
 //!
 //! Invariant: a socket receives only frames of its own link. It is bound before it can receive anything.
 
+use crate::announce::frame::ETH_P_ARP;
 use crate::poll::poll_until;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags};
@@ -81,8 +82,20 @@ impl PacketSocket {
     /// # Errors
     /// As [`Self::sender`]. `ENODEV`: the link does not exist.
     pub fn receiver(index: u32) -> io::Result<Self> {
+        Self::receiver_of(index, ETH_P_ALL)
+    }
+
+    /// Opens a socket that receives the ARP packets of the link, whatever other traffic the link has.
+    ///
+    /// # Errors
+    /// As [`Self::receiver`].
+    pub fn arp_receiver(index: u32) -> io::Result<Self> {
+        Self::receiver_of(index, ETH_P_ARP)
+    }
+
+    fn receiver_of(index: u32, protocol: u16) -> io::Result<Self> {
         let opened = Self::sender(index)?;
-        opened.bind(&LinkAddress::to(index, ETH_P_ALL, &[])?)?;
+        opened.bind(&LinkAddress::to(index, protocol, &[])?)?;
         Ok(opened)
     }
 
@@ -100,21 +113,27 @@ impl PacketSocket {
         }
     }
 
-    /// Returns the next frame, or `None` at `deadline`. The socket also receives the frames that this host
-    /// sends.
+    /// Returns the next frame of one of `sockets`, or `None` at `deadline`. A socket for every protocol also receives the
+    /// frames that this host sends.
     ///
     /// # Errors
-    /// The kernel's own: `ENETDOWN` if the link went down.
-    pub fn receive(&self, deadline: Instant) -> io::Result<Option<Vec<u8>>> {
+    /// The kernel's own: `ENETDOWN` if a link went down.
+    pub fn receive(sockets: &[&Self], deadline: Instant) -> io::Result<Option<Vec<u8>>> {
+        let mut polled: Vec<PollFd<'_>> = sockets
+            .iter()
+            .map(|socket| PollFd::new(socket.fd.as_fd(), PollFlags::POLLIN))
+            .collect();
         let mut buffer = vec![0; FRAME_BYTES];
-        while poll_until(&mut [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)], deadline)? {
-            match recv(self.fd.as_raw_fd(), &mut buffer, MsgFlags::MSG_DONTWAIT) {
-                Ok(length) => {
-                    buffer.truncate(length);
-                    return Ok(Some(buffer));
+        while poll_until(&mut polled, deadline)? {
+            for socket in sockets {
+                match recv(socket.fd.as_raw_fd(), &mut buffer, MsgFlags::MSG_DONTWAIT) {
+                    Ok(length) => {
+                        buffer.truncate(length);
+                        return Ok(Some(buffer));
+                    }
+                    Err(Errno::EAGAIN | Errno::EINTR) => {}
+                    Err(error) => return Err(error.into()),
                 }
-                Err(Errno::EAGAIN | Errno::EINTR) => {}
-                Err(error) => return Err(error.into()),
             }
         }
         Ok(None)

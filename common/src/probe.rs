@@ -10,7 +10,7 @@
 
 mod wire;
 
-use crate::netlink::{HwAddress, Link, LinkLayer};
+use crate::netlink::{HwAddress, Link, LinkInfo, LinkLayer};
 use crate::packet::PacketSocket;
 use std::io;
 use std::net::IpAddr;
@@ -44,17 +44,19 @@ pub struct Claim {
 /// after 300 ms, on `InfiniBand` after 1 s.
 ///
 /// Call it inside [`Netns::run`](crate::netns::Netns::run) of the link's namespace. The link must have
-/// carrier and none of the addresses. A link without neighbours (a loopback, a tunnel) returns `None` at
-/// once.
+/// carrier and none of the addresses. `replies` is a socket on the link of [`receiver_of_replies`]. A link
+/// without neighbours (a loopback, a tunnel, an ipvlan child in L3 mode) returns `None` at once.
 ///
 /// # Errors
 /// As [`PacketSocket::receiver`] and [`PacketSocket::send`].
-pub fn probe(link: &Link, addresses: &[IpAddr]) -> io::Result<Option<Claim>> {
+pub fn probe(link: &Link, addresses: &[IpAddr], replies: Option<&PacketSocket>) -> io::Result<Option<Claim>> {
     let questions = questions(link, addresses);
     if questions.is_empty() {
+        tracing::warn!(link = %link.name, ?addresses, "addresses not probed: the link has no neighbours");
         return Ok(None);
     }
     let socket = PacketSocket::receiver(link.index)?;
+    let receivers: Vec<&PacketSocket> = std::iter::once(&socket).chain(replies).collect();
     let pauses = match link.layer {
         LinkLayer::Infiniband => INFINIBAND_PAUSES,
         _ => PAUSES,
@@ -62,13 +64,27 @@ pub fn probe(link: &Link, addresses: &[IpAddr]) -> io::Result<Option<Claim>> {
     for pause in pauses {
         questions.iter().try_for_each(|question| socket.send(question))?;
         let deadline = Instant::now() + pause;
-        while let Some(frame) = socket.receive(deadline)? {
+        while let Some(frame) = PacketSocket::receive(&receivers, deadline)? {
             if let Some(claim) = claim(link, addresses, &frame) {
                 return Ok(Some(claim));
             }
         }
     }
     Ok(None)
+}
+
+/// The index of the link that receives the replies to an ARP probe of `link`, if that is another link: the
+/// parent of an ipvlan child.
+///
+/// A reply has the target 0.0.0.0, as the probe has this sender. ipvlan looks for the child with this
+/// address, and leaves the reply to the parent (`ipvlan_handle_mode_l2` of
+/// `drivers/net/ipvlan/ipvlan_core.c`). A neighbour advertisement goes to a multicast group, and every child
+/// receives it.
+pub fn receiver_of_replies(link: &Link) -> Option<u32> {
+    match link.info {
+        LinkInfo::Ipvlan { .. } => link.parent,
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! fail; `--skip vm_only` excludes them.
 
 use common::netlink::{IpvlanMode, LinkInfo};
-use tests::{Node, json, traces::assert_same};
+use tests::{Conf, Node, json, traces::assert_same};
 
 #[test]
 fn every_ipvlan_mode_reaches_the_kernel_and_passes_add_check_and_del() {
@@ -30,6 +30,60 @@ fn every_ipvlan_mode_reaches_the_kernel_and_passes_add_check_and_del() {
             pod.check(&conf, "net1").done();
             pod.detach(&conf, "net1");
             assert_same(&before, &node.traces(&[&pod]), "after DEL");
+        }
+    });
+}
+
+/// An ipvlan network whose IPAM plugin returns `address`, and with `probe` marks it for the plugin's probe.
+fn ipvlan_with(node: &Node, mode: &str, address: &str, probe: bool) -> Conf {
+    let result = json!({"ips": [{"address": address, "rdmanet.io/probe": probe}]});
+    node.conf(json!({"mode": "ipvlan", "ipvlanMode": mode, "ipam": node.scripted_ipam(&result)}))
+}
+
+#[test]
+fn a_probe_of_an_ipvlan_child_finds_a_host_behind_the_cable() {
+    Node::run(|node| {
+        node.ip("addr add 10.7.0.2/24 dev eth0-far");
+        node.ip("addr add fd00:7::2/64 dev eth0-far nodad");
+        let mac = node.link("eth0-far").address.to_string();
+        for address in ["10.7.0.2/24", "fd00:7::2/64"] {
+            let pod = node.pod();
+            let conf = ipvlan_with(node, "l2", address, true);
+            let ip = address.split('/').next().unwrap();
+            pod.add(&conf, "net1")
+                .refused(105, &[ip, &mac, "another host has the address"]);
+            assert!(pod.link_names().is_empty(), "nothing is left of the refused ADD");
+        }
+    });
+}
+
+#[test]
+fn a_probe_of_an_ipvlan_child_finds_a_pod_on_the_same_parent() {
+    Node::run(|node| {
+        for address in ["10.7.0.2/24", "fd00:7::2/64"] {
+            let (holder, pod) = (node.pod(), node.pod());
+            let held = ipvlan_with(node, "l2", address, false);
+            holder.attach(&held, "net1");
+            let conf = ipvlan_with(node, "l2", address, true);
+            pod.add(&conf, "net1")
+                .refused(105, &["another host has the address"]);
+            holder.detach(&held, "net1");
+        }
+    });
+}
+
+#[test]
+fn a_marked_address_without_a_holder_is_assigned_in_every_ipvlan_mode() {
+    Node::run(|node| {
+        for mode in ["l2", "l3", "l3s"] {
+            for address in ["10.7.0.2/24", "fd00:7::2/64"] {
+                let pod = node.pod();
+                let conf = ipvlan_with(node, mode, address, true);
+                pod.attach(&conf, "net1");
+                assert_eq!(pod.global("net1"), [address], "{mode}");
+                pod.check(&conf, "net1").done();
+                pod.detach(&conf, "net1");
+            }
         }
     });
 }

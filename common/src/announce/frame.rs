@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-use crate::netlink::{Link, LinkLayer};
+use crate::netlink::{IpvlanMode, Link, LinkInfo, LinkLayer};
 use crate::packet::Frame;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -33,8 +33,15 @@ pub(crate) struct Layer<'l> {
 }
 
 impl<'l> Layer<'l> {
-    /// Returns `None` for a link that has no neighbours.
+    /// Returns `None` for a link that has no neighbours. An ipvlan child in L3 or L3S mode has none: the kernel drops its
+    /// broadcasts, and the sender gets `ENOBUFS` (`ipvlan_process_outbound` of `drivers/net/ipvlan/ipvlan_core.c`).
     pub(crate) fn of(link: &'l Link) -> Option<Self> {
+        if let LinkInfo::Ipvlan {
+            mode: IpvlanMode::L3 | IpvlanMode::L3s,
+        } = link.info
+        {
+            return None;
+        }
         let (hardware, length) = match link.layer {
             LinkLayer::Ethernet => (ARP_ETHERNET, 6),
             LinkLayer::Infiniband => (ARP_INFINIBAND, 20),
@@ -53,7 +60,7 @@ impl<'l> Layer<'l> {
 /// for each IPv6 address an unsolicited neighbour advertisement.
 ///
 /// RFC 5227 § 3 prescribes the ARP request, but some hosts refresh their cache only on a reply. Linux accepts
-/// both. The list is empty if the link is neither Ethernet nor InfiniBand, or if `addresses` is empty.
+/// both. The list is empty if the link has no neighbours, or if `addresses` is empty.
 pub fn frames(link: &Link, addresses: &[IpAddr]) -> Vec<Frame> {
     let Some(layer) = Layer::of(link) else {
         return Vec::new();

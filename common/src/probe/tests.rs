@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-use super::{claim, probe, questions};
+use super::{claim, probe, questions, receiver_of_replies};
 use crate::announce::frames;
 use crate::announce::send::tests::cable;
-use crate::netlink::{AddressOptions, HwAddress, Link, LinkLayer, Route, Socket};
+use crate::netlink::{
+    AddressOptions, HwAddress, IpvlanMode, Link, LinkChange, LinkInfo, LinkLayer, MacvlanMode, NewLink,
+    NewLinkKind, Route, Socket, new,
+};
 use crate::netns::Netns;
+use crate::packet::PacketSocket;
 use proptest::prelude::{any, prop_assert, proptest};
 use std::net::IpAddr;
 
@@ -67,6 +71,24 @@ fn a_solicitation_goes_to_the_solicited_node_group_of_the_partition() {
 fn a_link_without_neighbours_is_not_asked() {
     let tunnel = Link::new(7, "tun0", LinkLayer::Other(65534));
     assert_eq!(questions(&tunnel, &[ip("10.1.0.2"), ip("fd00::2")]), []);
+}
+
+/// The kernel drops every broadcast of such a child, and the sender gets `ENOBUFS`.
+#[test]
+fn an_ipvlan_child_is_asked_and_announced_only_in_l2_mode() {
+    let addresses = [ip("10.1.0.2"), ip("fd00::2")];
+    for (mode, asked) in [
+        (IpvlanMode::L2, true),
+        (IpvlanMode::L3, false),
+        (IpvlanMode::L3s, false),
+    ] {
+        let child = Link {
+            info: LinkInfo::Ipvlan { mode },
+            ..ethernet("02:00:00:00:0a:0b")
+        };
+        assert_eq!(!questions(&child, &addresses).is_empty(), asked, "{mode:?}");
+        assert_eq!(!frames(&child, &addresses).is_empty(), asked, "{mode:?}");
+    }
 }
 
 #[test]
@@ -151,10 +173,68 @@ fn the_kernel_of_another_host_answers_a_probe_with_its_hardware_address() {
             .link_by_index(index)
             .unwrap()
             .unwrap();
-        let ask = |address| here.run(|| probe(&link, &[ip(address)])).unwrap().unwrap();
+        let ask = |address| here.run(|| probe(&link, &[ip(address)], None)).unwrap().unwrap();
         let found = ask(address).expect("a claim");
         assert_eq!((found.address, found.hardware), (ip(address), Some(owner)));
     }
+}
+
+/// Creates a macvlan child of the link `parent` of `netns` that asks with the parent's hardware address, as an ipvlan
+/// child does.
+fn child_with_address_of(netns: &Netns, parent: u32) -> Link {
+    let mut socket = Socket::<Route>::open_in(netns).unwrap();
+    let mode = MacvlanMode::Bridge;
+    let kind = NewLinkKind::Macvlan {
+        mode,
+        bc_queue_len: None,
+    };
+    let child = NewLink {
+        parent,
+        ..new("child", kind)
+    };
+    socket.add_link(&child).unwrap();
+    let child = socket.link("child").unwrap().unwrap();
+    let up = LinkChange {
+        up: Some(true),
+        ..LinkChange::default()
+    };
+    socket.change_link(child.index, &up).unwrap();
+    let parent = socket.link_by_index(parent).unwrap().unwrap();
+    Link {
+        address: parent.address,
+        ..child
+    }
+}
+
+#[test]
+fn a_reply_that_only_the_parent_receives_is_a_claim() {
+    let (here, there, parent) = cable();
+    let owner = give(&there, "10.1.0.2/24");
+    let child = child_with_address_of(&here, parent);
+    let asked = [ip("10.1.0.2")];
+    let ask = |replies| here.run(|| probe(&child, &asked, replies)).unwrap().unwrap();
+    assert_eq!(ask(None), None, "the child receives the reply");
+    let replies = here.run(|| PacketSocket::arp_receiver(parent)).unwrap().unwrap();
+    let found = ask(Some(&replies)).expect("a claim");
+    assert_eq!((found.address, found.hardware), (asked[0], Some(owner)));
+}
+
+#[test]
+fn only_an_ipvlan_child_has_its_replies_at_its_parent() {
+    let ipvlan = |parent| Link {
+        info: LinkInfo::Ipvlan { mode: IpvlanMode::L2 },
+        parent,
+        ..ethernet("02:00:00:00:0a:0b")
+    };
+    let macvlan = Link {
+        info: LinkInfo::Macvlan {
+            mode: MacvlanMode::Bridge,
+        },
+        ..ipvlan(Some(4))
+    };
+    assert_eq!(receiver_of_replies(&ipvlan(Some(4))), Some(4));
+    assert_eq!(receiver_of_replies(&ipvlan(None)), None);
+    assert_eq!(receiver_of_replies(&macvlan), None);
 }
 
 #[test]
@@ -168,7 +248,7 @@ fn an_unused_address_gets_no_answer() {
         .unwrap()
         .unwrap();
     let silent = [ip("10.1.0.3"), ip("fd00:1::3")];
-    assert_eq!(here.run(|| probe(&link, &silent)).unwrap().unwrap(), None);
+    assert_eq!(here.run(|| probe(&link, &silent, None)).unwrap().unwrap(), None);
 }
 
 #[test]
@@ -180,7 +260,7 @@ fn a_link_that_is_down_is_an_error_and_not_a_free_address() {
         ..Link::new(1, "lo", LinkLayer::Ethernet)
     };
     let error = netns
-        .run(|| probe(&link, &[ip("10.1.0.2")]))
+        .run(|| probe(&link, &[ip("10.1.0.2")], None))
         .unwrap()
         .unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::ENETDOWN));

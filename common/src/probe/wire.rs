@@ -19,7 +19,7 @@ const IPV6_HEADER: usize = 40;
 const ADVERTISEMENT_HEADER: usize = 24;
 
 /// Builds the questions: for each IPv4 address an ARP probe, for each IPv6 address the neighbour solicitation
-/// of duplicate address detection. Empty if the link is neither Ethernet nor InfiniBand.
+/// of duplicate address detection. Empty if the link has no neighbours.
 pub fn questions(link: &Link, addresses: &[IpAddr]) -> Vec<Frame> {
     let Some(layer) = Layer::of(link) else {
         return Vec::new();

@@ -160,7 +160,12 @@ fn a_pod_on_another_hca_answers_a_probe_for_its_address() {
         let address = address.parse().unwrap();
         // The first packets to a multicast group may be lost while the ports join it.
         let claim = (0..20)
-            .find_map(|_| sender.run(|| probe::probe(&link, &[address])).unwrap().unwrap())
+            .find_map(|_| {
+                sender
+                    .run(|| probe::probe(&link, &[address], None))
+                    .unwrap()
+                    .unwrap()
+            })
             .expect("the pod answers");
         assert_eq!(
             (claim.address, claim.hardware.as_ref()),

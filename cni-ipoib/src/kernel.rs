@@ -69,8 +69,12 @@ pub trait Kernel: PolicyRouting + RdmaSubsystem + VirtualFunctions + WholeLinks 
     fn add_route(&mut self, route: &RouteEntry) -> Result<Added, Error>;
     /// Waits until a link in the pod has carrier. Returns `false` after `timeout`.
     fn wait_for_carrier(&mut self, index: u32, timeout: Duration) -> Result<bool, Error>;
-    /// Enables IPv6 on a link in the pod, which runtimes and images often disable, and makes the kernel
-    /// announce its IPv6 addresses when it comes up.
+    /// Enables IPv6 on a link in the pod, which runtimes and images often disable, and on `lo`, through which the
+    /// pod reaches its own addresses. Makes the kernel announce the link's IPv6 addresses when it comes up, and
+    /// keep them while it is down.
+    ///
+    /// # Errors
+    /// IPv6 cannot be enabled on the link. Another setting that cannot be changed is a warning.
     fn enable_ipv6(&mut self, ifname: &str) -> io::Result<()>;
     /// Asks the neighbours of a link in the pod whether another host has one of these addresses; see
     /// [`common::probe::probe`].
@@ -99,6 +103,16 @@ pub(crate) fn link_by_index(
 /// Every link of one side.
 pub(crate) fn links(kernel: &mut dyn Kernel, side: Side) -> Result<Vec<Link>, error::Error> {
     kernel.links(side).step(|| "list the links".to_owned())
+}
+
+/// Changes an IPv6 setting of a link in the calling thread's namespace, unless it has the value.
+fn set_ipv6(link: &str, key: &str, value: &str) -> io::Result<()> {
+    let file = format!("/proc/sys/net/ipv6/conf/{link}/{key}");
+    if fs::read_to_string(&file)?.trim() == value {
+        Ok(())
+    } else {
+        fs::write(&file, value)
+    }
 }
 
 /// The real kernel.
@@ -196,20 +210,20 @@ impl Kernel for Namespaces<'_> {
     }
 
     fn enable_ipv6(&mut self, ifname: &str) -> io::Result<()> {
-        let file = |key: &str| format!("/proc/sys/net/ipv6/conf/{ifname}/{key}");
-        // /proc/sys/net shows the namespace of the thread that opens it. Netlink changes neither of these two
-        // settings (`inet6_set_link_af` of `net/ipv6/addrconf.c`).
+        // /proc/sys/net shows the namespace of the thread that opens it. Netlink changes none of these settings
+        // (`inet6_set_link_af` of `net/ipv6/addrconf.c`).
         self.pod()?.1.run(|| {
-            let notify = file("ndisc_notify");
-            if let Err(error) = fs::write(&notify, "1") {
-                tracing::debug!(notify, %error, "cannot enable the kernel's announcements");
+            set_ipv6(ifname, "disable_ipv6", "0")?;
+            for (link, key, value) in [
+                ("lo", "disable_ipv6", "0"),
+                (ifname, "ndisc_notify", "1"),
+                (ifname, "keep_addr_on_down", "1"),
+            ] {
+                if let Err(error) = set_ipv6(link, key, value) {
+                    tracing::warn!(link, key, %error, "cannot change an IPv6 setting");
+                }
             }
-            let disable = file("disable_ipv6");
-            if fs::read_to_string(&disable)?.trim() == "0" {
-                Ok(())
-            } else {
-                fs::write(&disable, "0")
-            }
+            Ok(())
         })?
     }
 

@@ -3,6 +3,8 @@
 //! reference `static` plugin or, if that cannot return a case, from a script.
 
 use common::netlink::TABLE_MAIN;
+use std::net::UdpSocket;
+use std::time::Duration;
 use tests::{Conf, Node, Pod, Value, json};
 
 /// A network whose IPAM plugin returns `result`.
@@ -65,17 +67,52 @@ fn the_kernel_announces_the_addresses_and_answers_only_for_those_of_the_link() {
     });
 }
 
+/// Whether a datagram to an address of the pod reaches a socket of the pod.
+fn reaches_itself(pod: &Pod<'_>, address: &str) -> bool {
+    let sent_and_received = || {
+        let socket = UdpSocket::bind((address, 0)).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        socket.send_to(b"here", socket.local_addr().unwrap()).unwrap();
+        socket.recv(&mut [0; 8]).is_ok()
+    };
+    pod.open().run(sent_and_received).unwrap()
+}
+
 #[test]
 fn ipv6_is_enabled_on_the_interface_although_the_pod_disables_it() {
     Node::run(|node| {
         let pod = node.pod();
-        let off = || std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
-        pod.open().run(off).unwrap().unwrap();
+        // A node that was started with ipv6.disable_ipv6=1 has both settings in each new namespace.
+        for links in ["default", "all"] {
+            let file = format!("/proc/sys/net/ipv6/conf/{links}/disable_ipv6");
+            let off = || std::fs::write(&file, "1");
+            pod.open().run(off).unwrap().unwrap();
+        }
         let conf = node.conf(json!({"ipam": node.rdma_ipam("fd00:7::/64")}));
-        pod.attach(&conf, "net1");
+        let result = pod.attach(&conf, "net1");
         assert_eq!(pod.sysctl("ipv6/conf/net1/disable_ipv6"), "0");
         assert_eq!(pod.global("net1").len(), 1);
         pod.check(&conf, "net1").done();
+        let address = result["ips"][0]["address"].as_str().unwrap();
+        assert!(
+            reaches_itself(&pod, address.split('/').next().unwrap()),
+            "IPv6 is disabled on lo, which has {}",
+            pod.sysctl("ipv6/conf/lo/disable_ipv6")
+        );
+    });
+}
+
+#[test]
+fn an_interface_that_was_down_still_has_its_ipv6_address() {
+    Node::run(|node| {
+        let pod = node.pod();
+        let conf = node.conf(json!({"ipam": node.rdma_ipam("fd00:7::/64")}));
+        pod.attach(&conf, "net1");
+        let before = pod.global("net1");
+        pod.ip("link set net1 down");
+        pod.ip("link set net1 up");
+        assert_eq!(pod.global("net1"), before);
+        pod.detach(&conf, "net1");
     });
 }
 

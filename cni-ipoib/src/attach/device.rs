@@ -6,11 +6,13 @@ use crate::device::restore::{find, leave_pod, restore_state};
 use crate::device::{Plan, function, move_in};
 use crate::error::{DeviceError, Error, Step};
 use crate::intent::Grant;
+use crate::journal::NodeLock;
 use crate::kernel::{Kernel, Side};
 use crate::plan::PodInterface;
 use crate::rdma::transfer::bring_back;
 use common::cni;
 use common::netlink::{Link, LinkLayer};
+use std::path::Path;
 use std::time::Duration;
 
 impl Attachable for Plan {
@@ -34,6 +36,7 @@ impl Attachable for Plan {
         }
         let planned = self.clone();
         effects.remember(function::GUIDS_BACK, move |context| {
+            let _lock = NodeLock::attempt(context.state);
             function::undo(context.kernel, &planned).map_err(|e| cni::error::causes(&e))
         });
     }
@@ -41,12 +44,13 @@ impl Attachable for Plan {
     fn make(&self, effects: &mut Effects<'_, '_>) -> Result<PodLinks, Error> {
         let planned = self.clone();
         effects.remember("return the link to the host", move |context| {
-            undo(context.kernel, &planned)
+            undo(context.kernel, context.state, &planned)
                 .map(|()| context.link_may_live = false)
                 .map_err(|e| cni::error::causes(&e))
         });
         effects.target().link_may_live = true;
-        let link = move_in::move_in(effects.target().kernel, self)?;
+        let context = effects.target();
+        let link = move_in::move_in(context.kernel, context.state, self)?;
         let ports = Vec::new();
         Ok(PodLinks { link, ports })
     }
@@ -57,10 +61,10 @@ impl Attachable for Plan {
 }
 
 /// Undoes an ADD at any stage.
-fn undo(kernel: &mut dyn Kernel, plan: &Plan) -> Result<(), Error> {
+fn undo(kernel: &mut dyn Kernel, state: &Path, plan: &Plan) -> Result<(), Error> {
     let was = &plan.snapshot;
     if let Some(identity) = plan.interface.rdma.as_ref().and_then(Grant::moved) {
-        bring_back(kernel, identity)?;
+        bring_back(kernel, state, identity)?;
     }
     if let Some(link) = find(kernel, Side::Pod, &was.hardware)? {
         leave_pod(kernel, &link, was)?;

@@ -20,12 +20,13 @@ pub(super) fn hand_over_undoably(effects: &mut Effects<'_, '_>, grant: Option<&G
     effects.remember(
         format!("bring RDMA device {} back", identity.name),
         move |context| {
-            bring_back(context.kernel, &identity)
+            bring_back(context.kernel, context.state, &identity)
                 .map(|_| ())
                 .map_err(|e| cni::error::causes(&e))
         },
     );
-    hand_over(effects.target().kernel, grant)
+    let context = effects.target();
+    hand_over(context.kernel, context.state, grant)
 }
 
 /// Writes the record of the device for other programs.

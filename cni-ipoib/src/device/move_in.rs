@@ -11,12 +11,13 @@ use crate::intent::Snapshot;
 use crate::kernel::{Kernel, Side};
 use crate::rdma::transfer::{hand_over, reappeared};
 use common::netlink::{Link, LinkChange, LinkLayer};
+use std::path::Path;
 
-/// Moves the link into the pod, where it is down and has its name.
+/// Moves the link into the pod, where it is down and has its name. `state` is the state directory.
 ///
 /// # Errors
 /// The kernel refuses. [`restore`](super::restore) undoes what was done.
-pub fn move_in(kernel: &mut dyn Kernel, plan: &Plan) -> Result<Link, Error> {
+pub fn move_in(kernel: &mut dyn Kernel, state: &Path, plan: &Plan) -> Result<Link, Error> {
     let moved = &plan.moved;
     let exclusive = plan
         .interface
@@ -25,14 +26,14 @@ pub fn move_in(kernel: &mut dyn Kernel, plan: &Plan) -> Result<Link, Error> {
         .filter(|grant| grant.moved().is_some());
     let (side, link) = match exclusive {
         Some(grant) if moved.link.layer == LinkLayer::Infiniband => {
-            hand_over(kernel, grant)?;
+            hand_over(kernel, state, grant)?;
             remade(kernel, plan)?
         }
         _ => (Side::Host, moved.link.clone()),
     };
     enter(kernel, plan, side, &link)?;
     if let Some(grant) = exclusive.filter(|_| moved.link.layer != LinkLayer::Infiniband) {
-        hand_over(kernel, grant)?;
+        hand_over(kernel, state, grant)?;
     }
     let link = in_pod(kernel, plan)?;
     restore_transport_in_pod(kernel, &link, &plan.snapshot)?;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The lock of the node, for calls that choose a link or an RDMA device, and for calls that restore one: the
-//! state that a call has read must not change before the call has written its journal entry.
+//! state that a call has read must not change before the call has written its journal entry. And for calls that
+//! move an RDMA device or bind its driver again: the device must get the number of its file back.
 
 use crate::directories;
 use crate::error::Error;
@@ -10,8 +11,8 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// A call holds the lock for milliseconds, since it releases the lock before it calls any plugin. But
-/// hundreds may wait when a node starts. A runtime allows two minutes for a whole sandbox.
+/// A call holds the lock for milliseconds, or for as long as a driver starts, since it releases the lock before it
+/// calls any plugin. But hundreds may wait when a node starts. A runtime allows two minutes for a whole sandbox.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The lock of one call. It ends with the value, or with the process.
@@ -30,7 +31,7 @@ impl NodeLock {
     }
 
     /// As [`NodeLock::take`], for a call that continues without the lock: at worst two calls choose the same
-    /// link, and the load is uneven.
+    /// link, and the load is uneven; or two RDMA devices exchange the numbers of their files.
     pub(crate) fn attempt(state: &Path) -> Option<Self> {
         Self::attempt_within(state, TIMEOUT)
     }
@@ -38,7 +39,7 @@ impl NodeLock {
     fn attempt_within(state: &Path, wait: Duration) -> Option<Self> {
         let lock = Self::take_within(state, wait);
         lock.inspect_err(|error| {
-            tracing::warn!(%error, "cannot lock the choice of a master; choosing without the lock");
+            tracing::warn!(%error, "cannot lock the node; continuing without the lock");
         })
         .ok()
     }

@@ -7,6 +7,7 @@
 use super::{Namespaces, Side};
 use common::netlink::{Error, NetnsMode, Rdma, RdmaDevice, RdmaPort, Socket};
 use common::netns::Netns;
+use common::rdma::Sysfs;
 use nix::errno::Errno;
 use std::io;
 
@@ -20,6 +21,8 @@ pub trait RdmaSubsystem {
     fn rdma_ports(&mut self, side: Side, device: u32) -> Result<Vec<RdmaPort>, Error>;
     /// Moves a device from `from` to the other namespace.
     fn move_rdma_device(&mut self, index: u32, from: Side) -> Result<(), Error>;
+    /// The file in `/dev/infiniband` of the device `name`, in whatever namespace the device is.
+    fn verbs_file(&mut self, name: &str) -> Option<String>;
     /// Renames a device that the namespace sees.
     fn rename_rdma_device(&mut self, side: Side, index: u32, name: &str) -> Result<(), Error>;
 }
@@ -85,6 +88,10 @@ impl RdmaSubsystem for Namespaces<'_> {
             Side::Pod => (pod, &host),
         };
         self.rdma(from)?.move_device(index, leave, enter)
+    }
+
+    fn verbs_file(&mut self, name: &str) -> Option<String> {
+        Sysfs::host().verbs_file(name)
     }
 
     fn rename_rdma_device(&mut self, side: Side, index: u32, name: &str) -> Result<(), Error> {

@@ -78,6 +78,7 @@ impl Fixture {
 
     pub(crate) fn plugin(&self) -> CniIpoib {
         let (kernel, pod) = (self.kernel.clone(), self.pod.id());
+        kernel.set().locked = Some(self.state.path().to_owned());
         let open = move |netns: Option<&Netns>| -> Box<dyn Kernel> {
             match netns {
                 Some(other) if other.id() != pod => Box::new(ModelKernel::new(Vec::new())),
@@ -189,7 +190,7 @@ impl Fixture {
             ..self.intent()
         };
         self.entry("c1").begin(intent).unwrap();
-        hand_over(&mut self.kernel.clone(), grant).unwrap();
+        hand_over(&mut self.kernel.clone(), self.state.path(), grant).unwrap();
     }
 
     /// The names of the RDMA devices in a namespace.

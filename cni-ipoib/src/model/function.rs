@@ -120,6 +120,7 @@ impl VirtualFunctions for ModelKernel {
     fn unbind_function(&mut self, function: &Function) -> io::Result<()> {
         let pci = function.pci();
         self.ask(format!("unbind {pci}"), |model| {
+            model.require_lock();
             model.state.unbind(&format!("pci/{pci}"))
         })
         .map_err(io::Error::other)

@@ -3,6 +3,7 @@ use super::device::LostState;
 use super::function::Virtual;
 use super::rdma::Subsystem;
 use crate::kernel::{Kernel, Side};
+use common::lock::{Share, flock};
 use common::netlink::{
     Added, AddrGenMode, Address, Error, IPV6_MIN_MTU, Ipv4Settings, Link, LinkChange, NewLink, RouteEntry,
     Rule,
@@ -11,8 +12,10 @@ use common::probe::Claim;
 use ipnetwork::IpNetwork;
 use nix::errno::Errno;
 use std::cell::{Ref, RefCell, RefMut};
+use std::fs::File;
 use std::io;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -77,7 +80,23 @@ pub(crate) struct Model {
     /// Links that the kernel has yet to return to the host, each with the number of searches on the host
     /// before that.
     pub(crate) late: Vec<(usize, Link)>,
+    /// The state directory. The lock of the node there must be held during each move of an RDMA device, and while a
+    /// driver is bound again.
+    pub(crate) locked: Option<PathBuf>,
     pub(super) next_index: u32,
+}
+
+impl Model {
+    /// Panics if no call holds the lock of the node.
+    pub(super) fn require_lock(&self) {
+        let Some(state) = &self.locked else { return };
+        let directory = File::open(state.join("attachments")).unwrap();
+        let free = flock(&directory, Share::Exclusive, Duration::ZERO).is_ok();
+        assert!(
+            !free,
+            "an RDMA device is moved or bound again without the lock of the node"
+        );
+    }
 }
 
 /// Both namespaces, shared by the test and the plugin.
@@ -106,6 +125,7 @@ impl ModelKernel {
             pod_adds: None,
             claim: None,
             late: Vec::new(),
+            locked: None,
             next_index: 100,
         };
         Self {

@@ -122,6 +122,7 @@ impl RdmaSubsystem for ModelKernel {
 
     fn move_rdma_device(&mut self, index: u32, from: Side) -> Result<(), Error> {
         self.ask(format!("move RDMA device {index} from {from:?}"), |model| {
+            model.require_lock();
             let rdma = &mut model.state.rdma;
             if rdma.mode == NetnsMode::Shared || rdma.clings {
                 return errno(Errno::EOPNOTSUPP);
@@ -137,6 +138,10 @@ impl RdmaSubsystem for ModelKernel {
             model.state.ipoib_of_device(index, to);
             Ok(())
         })
+    }
+
+    fn verbs_file(&mut self, _name: &str) -> Option<String> {
+        None
     }
 
     fn rename_rdma_device(&mut self, side: Side, index: u32, name: &str) -> Result<(), Error> {

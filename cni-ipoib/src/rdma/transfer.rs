@@ -3,14 +3,20 @@
 //!
 //! The kernel returns a device when its namespace ends, under the name it had there and after some time. A
 //! pod may have renamed it. So it is found by its [`Identity`], first in the pod.
+//!
+//! Invariant: a move happens under the lock of the node. The kernel frees the number of the device's file
+//! (`/dev/infiniband/uverbsN`) and then takes the lowest free one. Between the two, no other move may take the
+//! number: a device plugin chose the file before ADD.
 
 use super::facts::{devices, path_of};
 use crate::error::{Error, RdmaError, Step};
 use crate::intent::{Grant, Identity, Sharing};
+use crate::journal::NodeLock;
 use crate::kernel::{Kernel, Side, links};
 use common::netlink::{Link, RdmaDevice};
 use common::rdma::{Guid, Sysfs};
 use nix::errno::Errno;
+use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -23,19 +29,22 @@ const IPOIB_TIMEOUT: Duration = Duration::from_secs(2);
 
 const POLL: Duration = Duration::from_millis(20);
 
-/// Moves the granted device from the host into the pod and renames it there. Does nothing in shared mode.
+/// Moves the granted device from the host into the pod and renames it there. Does nothing in shared mode. `state`
+/// is the state directory. The caller does not hold the lock of the node.
 ///
 /// A failure may leave it half done. [`bring_back`] undoes either half.
 ///
 /// # Errors
 /// [`RdmaError::Unlisted`]: the host has no device of this index, name and GUID. [`RdmaError::Kept`]: the driver
 /// cannot disassociate the device from its users. [`Error::Kernel`]: the kernel refused.
-pub fn hand_over(kernel: &mut dyn Kernel, grant: &Grant) -> Result<(), Error> {
+pub fn hand_over(kernel: &mut dyn Kernel, state: &Path, grant: &Grant) -> Result<(), Error> {
     let Sharing::Exclusive { rename } = &grant.netns else {
         return Ok(());
     };
     let Identity { name, index, .. } = &grant.device;
+    let _lock = NodeLock::attempt(state);
     require_listed(kernel, &grant.device)?;
+    let file = kernel.verbs_file(name);
     let moved = kernel.move_rdma_device(*index, Side::Host);
     if matches!(&moved, Err(error) if error.is(Errno::EOPNOTSUPP)) {
         return Err(Error::Rdma(RdmaError::Kept {
@@ -46,6 +55,9 @@ pub fn hand_over(kernel: &mut dyn Kernel, grant: &Grant) -> Result<(), Error> {
         }));
     }
     moved.step(|| format!("move RDMA device {name} into the pod"))?;
+    if let Some(warning) = renumbered(name, file, kernel.verbs_file(name)) {
+        tracing::warn!("{warning}");
+    }
     match rename {
         Some(new) => kernel
             .rename_rdma_device(Side::Pod, *index, new)
@@ -70,12 +82,24 @@ fn require_listed(kernel: &mut dyn Kernel, identity: &Identity) -> Result<(), Er
     }))
 }
 
+/// The warning about a device that has another file since its move. The kernel takes a lower number if one is free.
+/// A refusal would not help: the next ADD for the pod would find the lower number.
+fn renumbered(name: &str, before: Option<String>, after: Option<String>) -> Option<String> {
+    let (before, after) = (before?, after?);
+    (before != after).then(|| {
+        format!(
+            "RDMA device {name} is /dev/infiniband/{after} in the pod and was /dev/infiniband/{before} on the host: a device plugin that chose the file before the move gave the pod another one; if its container cannot open the device or does not start, delete the pod"
+        )
+    })
+}
+
 /// Moves the device from the pod back to the host under its host name. Returns `false` if it is not in the
-/// pod.
+/// pod. `state` is the state directory. The caller does not hold the lock of the node.
 ///
 /// # Errors
 /// The kernel refused.
-pub fn bring_back(kernel: &mut dyn Kernel, identity: &Identity) -> Result<bool, Error> {
+pub fn bring_back(kernel: &mut dyn Kernel, state: &Path, identity: &Identity) -> Result<bool, Error> {
+    let _lock = NodeLock::attempt(state);
     // In shared mode the pod sees the host's devices, so there is nothing to return; nor if the device never
     // left.
     let on_host = devices(kernel, Side::Host)?;

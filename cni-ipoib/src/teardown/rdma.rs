@@ -25,7 +25,7 @@ pub(super) fn return_device(caller: &Caller<'_>, target: &DetachTarget<'_>) -> R
             continue;
         };
         let mut kernel = node.kernel(Some(&netns))?;
-        if bring_back(&mut *kernel, identity)? {
+        if bring_back(&mut *kernel, node.state(), identity)? {
             return Ok(());
         }
     }

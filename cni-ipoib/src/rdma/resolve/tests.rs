@@ -330,6 +330,7 @@ fn check_reports_a_missing_or_renamed_device() {
         .unwrap();
     let renamed = "net1 is not as ADD left it: its RDMA device is called mine, was rdma0";
     assert_eq!(check().unwrap_err(), renamed);
+    fixture.kernel.set().locked = None;
     fixture.kernel.clone().move_rdma_device(1, Side::Pod).unwrap();
     let gone =
         "net1 is not as ADD left it: its RDMA device rdma0 (mlx5_1 on the host) is not in the pod any more";

@@ -23,6 +23,20 @@ fn grant(rename: Option<&str>) -> Grant {
     )
 }
 
+/// [`hand_over`] on a node of which no other call holds the lock.
+fn give(kernel: &mut ModelKernel, grant: &Grant) -> Result<(), Error> {
+    let state = tempfile::tempdir().unwrap();
+    kernel.set().locked = Some(state.path().to_owned());
+    hand_over(kernel, state.path(), grant)
+}
+
+/// As [`give`], the way back.
+fn give_back(kernel: &mut ModelKernel, identity: &Identity) -> Result<bool, Error> {
+    let state = tempfile::tempdir().unwrap();
+    kernel.set().locked = Some(state.path().to_owned());
+    bring_back(kernel, state.path(), identity)
+}
+
 /// The names on the host and in the pod.
 fn places(kernel: &ModelKernel) -> (Vec<String>, Vec<String>) {
     let rdma = kernel.state().rdma;
@@ -40,12 +54,12 @@ fn a_device_moves_to_the_pod_and_returns_unchanged() {
     for (rename, there) in [(None, "mlx5_1"), (Some("rdma0"), "rdma0")] {
         let mut kernel = kernel();
         let before = kernel.state();
-        hand_over(&mut kernel, &grant(rename)).unwrap();
+        give(&mut kernel, &grant(rename)).unwrap();
         assert_eq!(places(&kernel), at(&["mlx5_0"], &[there]));
-        assert!(bring_back(&mut kernel, &grant(None).device).unwrap());
+        assert!(give_back(&mut kernel, &grant(None).device).unwrap());
         assert_eq!(kernel.state(), before);
         assert!(
-            !bring_back(&mut kernel, &grant(None).device).unwrap(),
+            !give_back(&mut kernel, &grant(None).device).unwrap(),
             "the link has returned already"
         );
     }
@@ -70,7 +84,7 @@ fn a_device_of_another_name_or_guid_with_the_index_is_not_moved() {
         let mut kernel = kernel();
         let before = kernel.state();
         let device = other.clone();
-        let error = hand_over(
+        let error = give(
             &mut kernel,
             &Grant {
                 device,
@@ -87,13 +101,30 @@ fn a_device_of_another_name_or_guid_with_the_index_is_not_moved() {
 }
 
 #[test]
+fn a_device_with_another_file_since_its_move_is_reported_with_both_files() {
+    let file = |number: u32| Some(format!("uverbs{number}"));
+    let warning = renumbered("mlx5_5", file(5), file(2)).unwrap();
+    for part in [
+        "mlx5_5",
+        "/dev/infiniband/uverbs5",
+        "/dev/infiniband/uverbs2",
+        "delete the pod",
+    ] {
+        assert!(warning.contains(part), "{warning}");
+    }
+    for (before, after) in [(file(5), file(5)), (None, file(2)), (file(5), None)] {
+        assert_eq!(renumbered("mlx5_5", before, after), None);
+    }
+}
+
+#[test]
 fn in_shared_mode_nothing_moves() {
     let mut kernel = kernel();
     let shared = Grant {
         netns: Sharing::Shared,
         ..grant(None)
     };
-    hand_over(&mut kernel, &shared).unwrap();
+    give(&mut kernel, &shared).unwrap();
     assert_eq!(kernel.get().log, Vec::<String>::new());
 }
 
@@ -104,10 +135,10 @@ fn whatever_request_fails_the_undo_finds_the_device() {
             let mut kernel = kernel();
             let before = kernel.state();
             kernel.fail(fault);
-            let outcome = hand_over(&mut kernel, &grant(Some("rdma0")));
+            let outcome = give(&mut kernel, &grant(Some("rdma0")));
             let asked = kernel.get().log.len();
             kernel.fail(Fault::None);
-            bring_back(&mut kernel, &grant(None).device).unwrap();
+            give_back(&mut kernel, &grant(None).device).unwrap();
             assert_eq!(kernel.state(), before, "{fault:?}");
             if asked <= number {
                 outcome.unwrap();
@@ -121,27 +152,25 @@ fn whatever_request_fails_the_undo_finds_the_device() {
 #[test]
 fn a_device_that_the_pod_renamed_returns_under_its_own_name() {
     let mut kernel = kernel();
-    hand_over(&mut kernel, &grant(None)).unwrap();
+    give(&mut kernel, &grant(None)).unwrap();
     kernel.rename_rdma_device(Side::Pod, 2, "mine").unwrap();
-    assert!(bring_back(&mut kernel, &grant(None).device).unwrap());
+    assert!(give_back(&mut kernel, &grant(None).device).unwrap());
     assert_eq!(places(&kernel), at(&["mlx5_0", "mlx5_1"], &[]));
 }
 
 #[test]
 fn a_pod_is_removed_though_its_device_name_is_in_use() {
     let mut kernel = kernel();
-    hand_over(&mut kernel, &grant(Some("rdma0"))).unwrap();
+    give(&mut kernel, &grant(Some("rdma0"))).unwrap();
     kernel.rename_rdma_device(Side::Host, 1, "mlx5_1").unwrap();
-    assert!(bring_back(&mut kernel, &grant(None).device).unwrap());
+    assert!(give_back(&mut kernel, &grant(None).device).unwrap());
     assert_eq!(places(&kernel), at(&["mlx5_1", "rdma0"], &[]));
 }
 
 #[test]
 fn a_new_device_name_in_use_is_refused_with_the_reason() {
     let mut kernel = kernel();
-    let error = hand_over(&mut kernel, &grant(Some("mlx5_0")))
-        .unwrap_err()
-        .to_string();
+    let error = give(&mut kernel, &grant(Some("mlx5_0"))).unwrap_err().to_string();
     let expected = "cannot rename RDMA device mlx5_1 to mlx5_0 in the pod (names are unique on a node, whatever the namespace)";
     assert_eq!(error, expected);
 }
@@ -151,7 +180,7 @@ fn a_driver_that_cannot_release_its_users_is_reported() {
     let mut kernel = kernel();
     kernel.set().state.rdma.clings = true;
     let before = kernel.state();
-    let error = hand_over(&mut kernel, &grant(None)).unwrap_err().to_string();
+    let error = give(&mut kernel, &grant(None)).unwrap_err().to_string();
     assert!(
         error.contains("mlx5_1") && error.contains("its driver cannot disassociate it from its users"),
         "{error}"
@@ -163,7 +192,7 @@ fn a_driver_that_cannot_release_its_users_is_reported() {
 fn a_dead_pods_device_gets_its_name_back() {
     let mut kernel = kernel();
     let before = kernel.state();
-    hand_over(&mut kernel, &grant(Some("rdma0"))).unwrap();
+    give(&mut kernel, &grant(Some("rdma0"))).unwrap();
     kernel.set().state.pod_dies();
     assert_eq!(places(&kernel), at(&["mlx5_0", "rdma0"], &[]));
     assert!(put_right(&mut kernel, &Node::bare().sysfs(), &grant(None).device).unwrap());

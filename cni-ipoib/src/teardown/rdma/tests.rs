@@ -86,7 +86,7 @@ fn a_device_that_cannot_be_returned_keeps_only_the_journal_entry() {
         ..done
     };
     fixture.entry("c1").begin(intent).unwrap();
-    hand_over(&mut fixture.kernel.clone(), &grant()).unwrap();
+    hand_over(&mut fixture.kernel.clone(), fixture.state.path(), &grant()).unwrap();
     fixture
         .kernel
         .fail(crate::model::Fault::Every("move RDMA device"));

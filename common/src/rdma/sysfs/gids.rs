@@ -2,7 +2,7 @@
 //! The GID table of a port, as `show_gids` lists it, and the model and firmware of the card.
 
 use super::super::port::{Device, Port};
-use super::{Sysfs, attribute, numbers};
+use super::{Sysfs, attribute, names, numbers};
 use std::io;
 use std::net::Ipv6Addr;
 
@@ -62,6 +62,14 @@ impl Sysfs {
     /// The version of a card's firmware.
     pub fn firmware(&self, device: &Device) -> Option<String> {
         self.of_device(device, "fw_ver")
+    }
+
+    /// The file in `/dev/infiniband` by which programs open the device `name`, such as `uverbs3`, in whatever
+    /// namespace the device is. `None` if it has none.
+    pub fn verbs_file(&self, name: &str) -> Option<String> {
+        let class = self.root.join("class/infiniband_verbs");
+        let of_device = |file: &String| attribute(&class.join(file).join("ibdev")).as_deref() == Some(name);
+        names(&class).ok()?.into_iter().find(of_device)
     }
 
     /// Whether a kernel module is loaded or built in; `None` if sysfs shows no modules at all.

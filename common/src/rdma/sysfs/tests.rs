@@ -430,6 +430,18 @@ fn empty_entries_of_the_gid_table_are_left_out() {
 }
 
 #[test]
+fn the_file_of_a_device_is_found_by_the_name_of_the_device() {
+    let node = Node::new();
+    assert_eq!(node.sysfs().verbs_file("mlx5_1"), None);
+    node.write("class/infiniband_verbs/abi_version", "6");
+    for (file, name) in [("uverbs0", "mlx5_10"), ("uverbs3", "mlx5_1")] {
+        node.write(&format!("class/infiniband_verbs/{file}/ibdev"), name);
+    }
+    assert_eq!(node.sysfs().verbs_file("mlx5_1").as_deref(), Some("uverbs3"));
+    assert_eq!(node.sysfs().verbs_file("mlx5_2"), None);
+}
+
+#[test]
 fn modules_and_the_namespace_mode_are_read_from_sysfs() {
     let node = Node::new();
     assert_eq!(

@@ -7,6 +7,7 @@
 //! Invariant: the meanings and remedies are those of `docs/operate.md`, which is compiled in.
 
 use crate::output::{CommandError, Outcome, Output};
+use crate::terminal;
 use common::cni::error::MARK;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -99,7 +100,7 @@ pub fn explain(text: &str) -> Output {
         };
         let _ = writeln!(out, "code {code}, from {from}: {meaning}");
         if !message.is_empty() {
-            let _ = writeln!(out, "  message  {message}");
+            let _ = writeln!(out, "  message  {}", terminal::line(message));
         }
         let _ = writeln!(out, "  remedy   {remedy}\n");
         documents.push(json!({

@@ -15,6 +15,7 @@
 //! cluster                                     | the API server
 //! output
 //! table
+//! terminal
 //! ```
 
 #[cfg(feature = "cluster")]
@@ -42,10 +43,11 @@ pub mod pools;
 pub mod release;
 pub mod selftest;
 pub mod table;
+pub mod terminal;
 #[cfg(all(test, feature = "cluster"))]
 mod testing;
 
-use args::{Args, Command};
+use args::{Args, Command, Format};
 use clap::CommandFactory;
 pub use output::{CommandError, Outcome, Output};
 
@@ -61,6 +63,15 @@ pub fn run(args: &Args) -> Result<Output, CommandError> {
         Command::Completion { shell } => Ok(completion(*shell)),
         #[cfg(feature = "cluster")]
         Command::Cluster(command) => cluster_commands::run(command),
+    }
+}
+
+/// What the process prints: an output to stdout, an error to stderr.
+pub fn printed(outcome: &Result<Output, CommandError>, format: Format) -> String {
+    match (outcome, format) {
+        (Ok(output), Format::Table) => terminal::lines(&output.text),
+        (Ok(output), Format::Json) => format!("{:#}\n", output.json),
+        (Err(error), _) => format!("rdmanet: {}\n", terminal::line(&error.to_string())),
     }
 }
 
@@ -135,5 +146,23 @@ mod tests {
                 .text;
             assert!(script.contains("node") && script.contains("data-dir"), "{shell}");
         }
+    }
+    #[test]
+    fn a_printed_text_or_error_has_no_control_character_except_line_breaks() {
+        let odd = "one\u{1b}[2J\ntwo\r\n".to_owned();
+        let output = Output {
+            text: odd.clone(),
+            json: serde_json::json!({ "text": odd }),
+            outcome: Outcome::Fine,
+        };
+        let output = Ok(output);
+        assert_eq!(printed(&output, Format::Table), "one\\u{1b}[2J\ntwo\\r\n");
+        let document: serde_json::Value = serde_json::from_str(&printed(&output, Format::Json)).unwrap();
+        assert_eq!(document["text"], odd);
+        let error = Err(CommandError(odd));
+        assert_eq!(
+            printed(&error, Format::Table),
+            "rdmanet: one\\u{1b}[2J\\ntwo\\r\\n\n"
+        );
     }
 }

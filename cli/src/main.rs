@@ -2,7 +2,7 @@
 //! The process: command line, output, exit status.
 
 use clap::Parser;
-use cli::args::{Args, Format};
+use cli::args::Args;
 use cli::output::exit_status;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
@@ -10,15 +10,10 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let args = Args::parse();
     let outcome = cli::run(&args);
+    let printed = cli::printed(&outcome, args.output);
     let written = match &outcome {
-        Ok(output) => {
-            let text = match args.output {
-                Format::Table => output.text.clone(),
-                Format::Json => format!("{:#}\n", output.json),
-            };
-            std::io::stdout().write_all(text.as_bytes())
-        }
-        Err(error) => writeln!(std::io::stderr(), "rdmanet: {error}"),
+        Ok(_) => std::io::stdout().write_all(printed.as_bytes()),
+        Err(_) => std::io::stderr().write_all(printed.as_bytes()),
     };
     match written {
         // A closed pipe is not an error: the reader, such as `head`, needs no more.

@@ -15,6 +15,7 @@ use crate::cluster::pods::PodFacts;
 use crate::cluster::snapshot::{Snapshot, bound_pod, kept_for};
 use crate::leases::{leases_of, stores, with_store};
 use crate::output::{CommandError, Outcome, Output};
+use crate::terminal;
 use api::deadline::Deadline;
 use api::requests::{ApiError, Requests, WriteResult};
 use api::{AddressState, IpAddress};
@@ -228,7 +229,8 @@ fn confirmed(subject: &str, evidence: &[String]) -> Result<bool, CommandError> {
     }
     let failed = |e| CommandError(format!("cannot ask for confirmation: {e}; use --yes"));
     let mut screen = std::io::stderr();
-    write!(screen, "release {subject}? {} [y/N] ", evidence.join("; ")).map_err(failed)?;
+    let question = terminal::line(&format!("release {subject}? {}", evidence.join("; ")));
+    write!(screen, "{question} [y/N] ").map_err(failed)?;
     let mut line = String::new();
     input.read_line(&mut line).map_err(failed)?;
     Ok(matches!(line.trim(), "y" | "Y" | "yes"))

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tables of text. Each column is as wide as its widest cell. Columns are two spaces apart, and lines have no trailing
-//! spaces.
+//! spaces. Cells and wrapped words are escaped for a terminal.
+
+use crate::terminal;
 
 /// A table.
 #[derive(Clone, Debug, Default)]
@@ -18,7 +20,13 @@ impl Table {
 
     /// Adds a row. An empty cell is shown as `-`.
     pub fn row<const N: usize>(&mut self, cells: [String; N]) -> &mut Self {
-        let shown = |cell: String| if cell.is_empty() { "-".to_owned() } else { cell };
+        let shown = |cell: String| {
+            if cell.is_empty() {
+                "-".to_owned()
+            } else {
+                terminal::line(&cell)
+            }
+        };
         self.rows.push(cells.into_iter().map(shown).collect());
         self
     }
@@ -51,14 +59,14 @@ impl Table {
 /// Wraps `text` at `width` columns where words allow it, and indents the lines.
 pub fn wrapped(text: &str, indent: usize, width: usize) -> String {
     let mut lines: Vec<String> = vec![String::new()];
-    for word in text.split_whitespace() {
+    for word in text.split_whitespace().map(terminal::line) {
         match lines.last_mut() {
-            Some(last) if last.is_empty() => last.push_str(word),
+            Some(last) if last.is_empty() => last.push_str(&word),
             Some(last) if indent + last.chars().count() + 1 + word.chars().count() <= width => {
                 last.push(' ');
-                last.push_str(word);
+                last.push_str(&word);
             }
-            _ => lines.push(word.to_owned()),
+            _ => lines.push(word),
         }
     }
     lines.join(&format!("\n{}", " ".repeat(indent)))

@@ -129,3 +129,12 @@ fn every_row_of_the_error_code_table_is_parsed() {
         assert!(table(OPERATE).contains_key(&code), "{code}");
     }
 }
+
+#[test]
+fn a_message_with_a_line_break_forges_no_second_error() {
+    let text = r#"{"code": 7, "msg": "one\ncode 1, from x: forged\u001b[2J"}"#;
+    let answer = explain(text);
+    let errors = answer.text.lines().filter(|line| line.starts_with("code "));
+    assert_eq!(errors.count(), 1, "{}", answer.text);
+    assert!(!answer.text.contains('\u{1b}'), "{}", answer.text);
+}

@@ -6,6 +6,7 @@ use super::attachments::{InPod, User};
 use super::facts::{NodeFacts, PortFacts};
 use crate::output::{Finding, WIDTH};
 use crate::table::{Table, wrapped};
+use crate::terminal;
 use common::rdma::{Gid, PortLayer, PortState};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -57,7 +58,7 @@ pub fn text(facts: &NodeFacts, advice: &Advice, findings: &[Finding], all_gids: 
         0 => String::new(),
         n => format!(", {n} of them in pods"),
     };
-    let _ = writeln!(text, "{}: {count}{of_pods}{shared}", facts.name);
+    let _ = writeln!(text, "{}: {count}{of_pods}{shared}", terminal::line(&facts.name));
     if !facts.ports.is_empty() {
         text.push('\n');
         text.push_str(&ports(facts));
@@ -217,7 +218,8 @@ fn advised(advice: &Advice) -> Option<String> {
     let first = advice.masters.first()?;
     let mut text = format!(
         "USE   \"mode\": \"{}\", \"master\": \"{}\"",
-        first.mode, first.name
+        first.mode,
+        terminal::line(&first.name)
     );
     if let Some(describe) = &advice.describe {
         let _ = write!(text, "  or, the same on every node:  \"master\": {describe}");
@@ -227,7 +229,11 @@ fn advised(advice: &Advice) -> Option<String> {
         .iter()
         .partition(|master| master.left_out.is_some());
     let hcas: Vec<String> = taken.iter().flat_map(|master| master.hcas.clone()).collect();
-    let _ = writeln!(text, "\n      RDMA programs: {}", nccl_ib_hca(&hcas));
+    let _ = writeln!(
+        text,
+        "\n      RDMA programs: {}",
+        terminal::line(&nccl_ib_hca(&hcas))
+    );
     let mut line = |sentence: String| {
         let _ = writeln!(text, "      {}", wrapped(&sentence, 6, WIDTH));
     };

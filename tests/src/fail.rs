@@ -217,6 +217,10 @@ impl RdmaSubsystem for Faulty<'_> {
         self.kernel.move_rdma_device(index, from)
     }
 
+    fn verbs_file(&mut self, name: &str) -> Option<String> {
+        self.kernel.verbs_file(name)
+    }
+
     fn rename_rdma_device(&mut self, side: Side, index: u32, name: &str) -> Result<(), Error> {
         self.faults.netlink()?;
         self.kernel.rename_rdma_device(side, index, name)

@@ -35,8 +35,8 @@ pub struct Host {
     pub drivers: Drivers,
     /// The master's ports, if it is a bond.
     pub bond: Option<Bond>,
-    /// The name of the link that the master is a port of.
-    pub enslaved_to: Option<String>,
+    /// The link that the master is a port of.
+    pub enslaved_to: Option<Link>,
 }
 
 /// The drivers of an `IPoIB` link. They decide how its children get into the pod.

@@ -278,15 +278,25 @@ fn no_ipoib(host: &Host) -> Error {
     }
 }
 
-/// A port of a bond or a bridge passes its frames to it, and the kernel refuses a child with `EBUSY`.
+/// A port of a bond or a bridge passes its frames to it, and the kernel refuses a child with `EBUSY`. A VRF takes no
+/// frames of its ports, and has none for a child (`IFF_NO_RX_HANDLER` of `drivers/net/vrf.c`).
 fn ethernet(mode: Mode, config: &Config, host: &Host) -> Result<NewLinkKind<'static>, Error> {
-    if let Some(upper) = &host.enslaved_to {
-        return Err(Error::WrongKind {
+    let refuse = |what: String, remedy: String| {
+        Err(Error::WrongKind {
             master: host.master.name.clone(),
-            what: format!("a port of {upper}"),
+            what,
             mode,
-            remedy: format!("name {upper}"),
-        });
+            remedy,
+        })
+    };
+    if host.master.is_vrf() {
+        return refuse("a VRF".to_owned(), "name one of its ports".to_owned());
+    }
+    if let Some(upper) = host.enslaved_to.as_ref().filter(|upper| !upper.is_vrf()) {
+        return refuse(
+            format!("a port of {}", upper.name),
+            format!("name {}", upper.name),
+        );
     }
     Ok(match mode {
         Mode::Ipvlan => NewLinkKind::Ipvlan {

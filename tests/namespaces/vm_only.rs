@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Device kinds that the fabric's VM certainly has: ipvlan, vlan, dummy, bond. On a kernel without them these tests
+//! Device kinds that the fabric's VM certainly has: ipvlan, vlan, dummy, bond, vrf. On a kernel without them these tests
 //! fail; `--skip vm_only` excludes them.
 
 use common::netlink::{IpvlanMode, LinkInfo};
@@ -151,6 +151,33 @@ fn a_vlan_a_dummy_and_a_bond_carry_children() {
         node.pod()
             .add(&port, "net1")
             .refused(7, &["port0 is a port of bond0", "name bond0"]);
+    });
+}
+
+#[test]
+fn a_port_of_a_vrf_carries_children_that_reach_the_cable() {
+    Node::run(|node| {
+        node.ip("link add vrf0 type vrf table 10");
+        node.ip("link set vrf0 up");
+        node.ip("link set eth0 master vrf0");
+        node.socket()
+            .wait_for_carrier(node.link("eth0").index, std::time::Duration::from_secs(10))
+            .unwrap();
+        node.ip("addr add 10.7.0.250/24 dev eth0-far");
+        for mode in ["macvlan", "ipvlan"] {
+            let pod = node.pod();
+            let with = |ipam| node.conf(json!({"mode": mode, "ipam": ipam}));
+            let conf = with(node.rdma_ipam("10.7.0.0/24"));
+            pod.attach(&conf, "net1");
+            pod.check(&conf, "net1").done();
+            pod.detach(&conf, "net1");
+            let held = json!({"ips": [{"address": "10.7.0.250/24", "rdmanet.io/probe": true}]});
+            pod.add(&with(node.scripted_ipam(&held)), "net1")
+                .refused(105, &["another host has the address"]);
+            let vrf = node.conf(json!({"mode": mode, "master": "vrf0"}));
+            pod.add(&vrf, "net1")
+                .refused(7, &["vrf0 is a VRF", "name one of its ports"]);
+        }
     });
 }
 

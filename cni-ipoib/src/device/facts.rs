@@ -69,7 +69,7 @@ impl Facts {
                 let kind = link.kind.as_deref().unwrap_or("unknown");
                 format!("a link of kind {kind}")
             }),
-            enslaved_to: host.enslaved_to.clone(),
+            enslaved_to: host.enslaved_to.as_ref().map(|upper| upper.name.clone()),
             uppers: uppers(link, &all, written),
             function: path.as_deref().and_then(|path| function_at(path, link)),
             functions: path.as_deref().map_or(0, Sysfs::virtual_functions),

@@ -98,10 +98,10 @@ fn bond_port(kernel: &mut dyn Kernel, sysfs: &Sysfs, side: Side, link: Link) -> 
     })
 }
 
-/// The name of the link that `link` is a port of.
-pub(super) fn enslaved_to(kernel: &mut dyn Kernel, side: Side, link: &Link) -> Result<Option<String>, Error> {
+/// The link that `link` is a port of.
+pub(super) fn enslaved_to(kernel: &mut dyn Kernel, side: Side, link: &Link) -> Result<Option<Link>, Error> {
     match link.master {
-        Some(index) => Ok(link_by_index(kernel, side, index)?.map(|upper| upper.name)),
+        Some(index) => link_by_index(kernel, side, index),
         None => Ok(None),
     }
 }

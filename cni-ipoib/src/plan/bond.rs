@@ -131,7 +131,7 @@ fn as_parent(host: &Host, port: &BondPort) -> Host {
         pci: port.pci,
         drivers: port.drivers.clone(),
         bond: None,
-        enslaved_to: Some(host.master.name.clone()),
+        enslaved_to: Some(host.master.clone()),
     }
 }
 

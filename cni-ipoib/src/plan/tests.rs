@@ -11,7 +11,7 @@ mod layers;
 
 use super::*;
 use crate::host::Drivers;
-use crate::model::{call, call_with, ethernet, ipoib, link};
+use crate::model::{bond, call, call_with, ethernet, ipoib, link, of_kind};
 use common::cni;
 use common::netlink::{IpvlanMode, Link, MacvlanMode};
 use serde_json::{Value, json};

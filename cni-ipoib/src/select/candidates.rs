@@ -147,14 +147,16 @@ impl<'a> Survey<'a> {
                 "is a bond, and bond is \"refuse\"".to_owned(),
             )));
         }
-        let upper = link.master.map(|index| self.name_of(index));
-        match upper {
+        if let Some(upper) = link.master {
+            let in_vrf = self.links.iter().any(|link| link.index == upper && link.is_vrf());
+            let why = format!("is a port of {}", self.name_of(upper));
             // The kernel passes its frames to the bond or bridge, and refuses a child with EBUSY.
-            Some(upper) if link.layer == LinkLayer::Ethernet => {
-                return Ok(Some(Aside::Always(format!("is a port of {upper}"))));
-            }
-            Some(upper) => return Ok(Some(Aside::Unasked(format!("is a port of {upper}")))),
-            None => {}
+            let never = link.layer == LinkLayer::Ethernet && !in_vrf;
+            return Ok(Some(if never {
+                Aside::Always(why)
+            } else {
+                Aside::Unasked(why)
+            }));
         }
         if let Some(parent) = link.parent {
             let parent = self.name_of(parent);

@@ -148,18 +148,33 @@ fn an_infiniband_link_that_is_no_ipoib_link_carries_no_child() {
 #[test]
 fn a_port_of_an_infiniband_bond_carries_children_of_its_own() {
     let port_of_bond = Host {
-        enslaved_to: Some("bond0".to_owned()),
+        enslaved_to: Some(bond(9, "bond0")),
         ..infiniband()
     };
     planned(json!({}), &port_of_bond);
 }
 
+/// `eth0` as a port of a link of this kind.
+fn port_of(kind: &str, name: &str) -> Host {
+    Host {
+        enslaved_to: Some(of_kind(kind, ethernet(9, name))),
+        ..lan()
+    }
+}
+
+#[test]
+fn a_port_of_a_vrf_carries_children_and_the_vrf_does_not() {
+    for mode in ["macvlan", "ipvlan"] {
+        planned(json!({"mode": mode}), &port_of("vrf", "vrf0"));
+        let text = format!("vrf0 is a VRF: it carries no {mode} child; name one of its ports");
+        let vrf = host(of_kind("vrf", ethernet(9, "vrf0")));
+        assert_eq!(refused(json!({"mode": mode}), &vrf), (7, text));
+    }
+}
+
 #[test]
 fn a_port_of_an_ethernet_bond_or_bridge_carries_no_child() {
-    let enslaved = || Host {
-        enslaved_to: Some("bond0".to_owned()),
-        ..lan()
-    };
+    let enslaved = || port_of("bond", "bond0");
     assert_refused([
         (
             json!({}),

@@ -67,6 +67,17 @@ fn a_link_with_our_mark_is_never_a_master() {
 }
 
 #[test]
+fn a_port_of_a_vrf_is_a_candidate_only_by_name() {
+    let mut all = links();
+    all.push(of_kind("vrf", ethernet(9, "vrf0")));
+    all[2].master = Some(9);
+    assert_eq!(
+        aside_of(all, "roce0", json!({})),
+        Some(Aside::Unasked("is a port of vrf0".to_owned()))
+    );
+}
+
+#[test]
 fn a_port_of_a_bond_is_left_to_the_bond() {
     let mut all = links();
     all.push(bond(9, "bond9"));

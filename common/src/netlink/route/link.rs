@@ -204,6 +204,11 @@ impl Link {
         self.kind.as_deref() == Some("bond")
     }
 
+    /// Whether it is a VRF: it routes the packets of its ports, and does not take their frames as a bond does.
+    pub fn is_vrf(&self) -> bool {
+        self.kind.as_deref() == Some("vrf")
+    }
+
     pub(super) fn decode(message: LinkMessage) -> Self {
         let header = &message.header;
         let mut link = Self::new(header.index, "", LinkLayer::decode(header.link_layer_type));

@@ -112,7 +112,7 @@ fn paths(of: &[(&str, bool)]) -> BTreeSet<(String, bool)> {
 /// The directory of plugins in a directory's distribution; `auto` detects it on each node.
 fn plugins(directory: &str) -> &str {
     match directory {
-        "base" => "/opt/cni/bin",
+        "base" | "overlays/talos" => "/opt/cni/bin",
         "overlays/k3s" => "/var/lib/rancher/k3s/data/cni",
         "overlays/microk8s" => "/var/snap/microk8s/current/opt/cni/bin",
         "overlays/openshift" => "/var/lib/cni/bin",

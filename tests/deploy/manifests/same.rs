@@ -83,6 +83,23 @@ fn the_auto_distribution_mounts_the_whole_host() {
     assert_eq!(pod["initContainers"][0]["volumeMounts"][0]["mountPath"], "/host");
 }
 
+/// The kubelet checks the type in its own file system, and on Talos it is a container without /opt.
+#[test]
+fn the_kubelet_checks_the_plugin_directory_except_on_talos() {
+    for (distribution, directory) in DIRECTORIES {
+        for objects in [kustomized(directory), chart_for(distribution)] {
+            let pod = &find(&objects, "DaemonSet", "rdmanet-agent")["spec"]["template"]["spec"];
+            let checked = &pod["volumes"][0]["hostPath"]["type"];
+            let expected = if distribution == "talos" {
+                Value::Null
+            } else {
+                json!("Directory")
+            };
+            assert_eq!(*checked, expected, "{distribution}: conf/{directory}");
+        }
+    }
+}
+
 #[test]
 fn every_distribution_of_the_installer_has_a_directory() {
     let mut known: Vec<&str> = Distribution::ALL.iter().map(|one| one.name()).collect();

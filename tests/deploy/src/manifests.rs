@@ -21,7 +21,7 @@ pub const DIRECTORIES: [(&str, &str); 8] = [
     ("kubeadm", "base"),
     ("rke2", "base"),
     ("k0s", "base"),
-    ("talos", "base"),
+    ("talos", "overlays/talos"),
     ("k3s", "overlays/k3s"),
     ("microk8s", "overlays/microk8s"),
     ("openshift", "overlays/openshift"),

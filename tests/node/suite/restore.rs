@@ -13,6 +13,53 @@ use std::process::Command;
 
 /// Pods that the snapshot has without an address. Their blocks have four addresses each.
 const WAITING: usize = 6;
+/// A Node without a machine, which is to Kubernetes like a machine that is off: no agent ever runs there.
+const OFF: &str = "off";
+/// The commands of step 3 that replace controller and agents, and the command of step 4 that shows the agents.
+const REPLACE: [&str; 2] = [
+    "-n rdmanet-system delete pod -l app.kubernetes.io/name=rdmanet-controller --wait=false",
+    "-n rdmanet-system delete pod -l app.kubernetes.io/name=rdmanet-agent --wait=false",
+];
+const SHOW: &str = "-n rdmanet-system get pods -l app.kubernetes.io/name=rdmanet-agent -o 'custom-columns=NODE:.spec.nodeName,CREATED:.metadata.creationTimestamp,DELETED:.metadata.deletionTimestamp,READY:.status.containerStatuses[*].ready'";
+
+/// Runs a kubectl command that is on the page.
+fn of_the_page(cluster: &Cluster, words: &str) -> String {
+    let page = include_str!("../../../docs/operate.md");
+    assert!(page.contains(&format!("kubectl {words}\n")), "{words}");
+    cluster.kubectl(&words.replace('\'', ""))
+}
+
+/// Waits until the DaemonSet of the agents counts this many nodes.
+fn agents_for(cluster: &Cluster, nodes: usize) {
+    cluster.until(&format!("agents are for {nodes} nodes"), || {
+        let status = cluster.get("-n rdmanet-system daemonset rdmanet-agent")["status"].clone();
+        if status["desiredNumberScheduled"] == nodes {
+            Ok(())
+        } else {
+            Err(status.to_string())
+        }
+    });
+}
+
+/// Waits until each node that runs has a ready agent of this time or later, as step 4 describes it.
+fn agents_since(cluster: &Cluster, time: &str) {
+    let running = BTreeSet::from(NODES);
+    cluster.until("each node has an agent younger than the restore", || {
+        let table = of_the_page(cluster, SHOW);
+        let young = table.lines().filter_map(|line| {
+            let cells: Vec<&str> = line.split_whitespace().collect();
+            match cells[..] {
+                [node, created, "<none>", "true,true"] if created >= time => Some(node),
+                _ => None,
+            }
+        });
+        if young.collect::<BTreeSet<_>>() == running {
+            Ok(())
+        } else {
+            Err(table)
+        }
+    });
+}
 
 /// A program of `tests/go`, with the directory of the API server as its current directory.
 fn etcd_tool(cluster: &Cluster, name: &str, args: &[&str]) {
@@ -131,12 +178,22 @@ fn pods_that_the_snapshot_lacks(cluster: &Cluster) -> (Addresses, BTreeSet<Strin
 fn steps_1_to_4(cluster: &Cluster, lacking: &BTreeSet<String>) {
     keep_away(cluster, "add");
     restore(cluster);
+    let time = run(Command::new("date").args(["-u", "+%FT%TZ"]));
     let restored = blocks(cluster);
     assert!(restored.is_disjoint(lacking), "{restored:?}");
+    cluster.apply(&[json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": { "name": OFF, "labels": { "kubernetes.io/os": "linux" } },
+    })]);
     select(cluster, r#"{"matchLabels":{"rdmanet.io/restored":"yes"}}"#);
     keep_away(cluster, "del");
-    cluster
-        .kubectl("-n rdmanet-system rollout restart deployment/rdmanet-controller daemonset/rdmanet-agent");
+    agents_for(cluster, NODES.len() + 1);
+    for words in REPLACE {
+        of_the_page(cluster, words);
+    }
+    agents_since(cluster, &time);
+    cluster.kubectl(&format!("delete node {OFF}"));
+    agents_for(cluster, NODES.len());
     for owner in ["deployment/rdmanet-controller", "daemonset/rdmanet-agent"] {
         cluster.rolled_out("rdmanet-system", owner);
     }

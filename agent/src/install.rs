@@ -28,6 +28,9 @@ use directory::Fitted;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+/// Why a directory is used that [`Target::bin_dir`] names.
+const BY_OPTION: &str = "--bin-dir names it";
+
 /// Where the plugins of a node are.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Target {
@@ -67,22 +70,49 @@ pub struct Install {
 }
 
 impl Target {
-    /// The directory of plugins, as a path on the node, and how it was found.
+    /// The directory where an installation puts the plugins, as a path on the node, and how it was found.
     ///
     /// # Errors
     /// [`Error::Unknown`], [`Error::Ambiguous`]: nothing is guessed.
     pub fn find(&self) -> Result<(PathBuf, String), Error> {
         if let Some(dir) = &self.bin_dir {
-            return Ok((dir.clone(), "--bin-dir names it".to_owned()));
+            return Ok((dir.clone(), BY_OPTION.to_owned()));
         }
-        let (distribution, why) = match self.distribution {
-            Choice(Some(set)) => (set, format!("--distribution is {set}")),
-            Choice(None) => distribution::detect(&self.host)?,
-        };
-        Ok(match runtime::plugin_dir(&self.host, distribution) {
+        let (distribution, why) = self.distribution()?;
+        let mut named = runtime::plugin_dirs(&self.host, distribution).into_iter();
+        Ok(match named.find(|(dir, _)| on_host(&self.host, dir).is_dir()) {
             Some((dir, file)) => (dir, format!("{why}, and {file} names this directory")),
             None => (distribution.bin_dir().into(), why),
         })
+    }
+
+    /// Each directory where an installation may have put the plugins, as a path on the node, with the reason. An installer that
+    /// sees only the directory of plugins uses the default one of the distribution. An installer that sees the whole node uses the
+    /// first directory that the container runtime named at that time. A directory may be missing on the node.
+    ///
+    /// # Errors
+    /// Those of [`Self::find`].
+    pub fn search(&self) -> Result<Vec<(PathBuf, String)>, Error> {
+        if let Some(dir) = &self.bin_dir {
+            return Ok(vec![(dir.clone(), BY_OPTION.to_owned())]);
+        }
+        let (distribution, why) = self.distribution()?;
+        let default = PathBuf::from(distribution.bin_dir());
+        let mut all = vec![(default.clone(), why)];
+        for (dir, file) in runtime::plugin_dirs(&self.host, distribution) {
+            if dir != default {
+                all.push((dir, format!("{file} names it")));
+            }
+        }
+        Ok(all)
+    }
+
+    /// The distribution, and how it was found.
+    fn distribution(&self) -> Result<(Distribution, String), Error> {
+        match self.distribution {
+            Choice(Some(set)) => Ok((set, format!("--distribution is {set}"))),
+            Choice(None) => distribution::detect(&self.host),
+        }
     }
 }
 

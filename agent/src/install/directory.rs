@@ -11,7 +11,7 @@ use std::fmt;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread::sleep;
@@ -27,8 +27,12 @@ const BUSY: Duration = Duration::from_secs(2);
 /// A directory of plugins, locked.
 #[derive(Debug)]
 pub struct Directory {
+    /// The path on the node, as it was given.
+    place: PathBuf,
     /// The path as this process sees it.
     path: PathBuf,
+    /// Device and inode.
+    identity: (u64, u64),
     handle: File,
 }
 
@@ -64,31 +68,66 @@ impl Directory {
     /// # Errors
     /// [`Error::NoDirectory`], [`Error::Busy`].
     pub fn open(host: &Path, path: &Path) -> Result<Self, Error> {
-        let failed = |source: io::Error| Error::NoDirectory {
-            path: path.to_owned(),
-            host: host.to_owned(),
-            source,
-        };
-        let handle = open_inside(host, path).map_err(failed)?;
-        // The path after all symbolic links of the node, such as `data/current` of an older k3s.
-        let real = fs::read_link(format!("/proc/self/fd/{}", handle.as_raw_fd())).map_err(failed)?;
-        let opened = Self { path: real, handle };
-        opened.lock(path)?;
+        let opened = Self::unlocked(host, path).map_err(|source| no_directory(host, path, source))?;
+        opened.lock()?;
         Ok(opened)
     }
 
+    /// Opens and locks those of `paths` that exist on the node. Two paths may lead to one directory, which is opened once.
+    ///
+    /// # Errors
+    /// [`Error::NoDirectory`] if none exists, [`Error::Busy`].
+    pub(super) fn open_each(host: &Path, paths: &[&Path]) -> Result<Vec<Self>, Error> {
+        let mut all: Vec<Self> = Vec::new();
+        let mut missing = None;
+        for path in paths {
+            match Self::unlocked(host, path) {
+                Ok(found) if all.iter().any(|other| other.identity == found.identity) => {}
+                Ok(found) => {
+                    found.lock()?;
+                    all.push(found);
+                }
+                Err(source) if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                    missing.get_or_insert(no_directory(host, path, source));
+                }
+                Err(source) => return Err(no_directory(host, path, source)),
+            }
+        }
+        match missing {
+            Some(missing) if all.is_empty() => Err(missing),
+            _ => Ok(all),
+        }
+    }
+
+    fn unlocked(host: &Path, path: &Path) -> io::Result<Self> {
+        let handle = open_inside(host, path)?;
+        let meta = handle.metadata()?;
+        Ok(Self {
+            place: path.to_owned(),
+            // The path after all symbolic links of the node, such as `data/current` of an older k3s.
+            path: fs::read_link(format!("/proc/self/fd/{}", handle.as_raw_fd()))?,
+            identity: (meta.dev(), meta.ino()),
+            handle,
+        })
+    }
+
     /// Locks the directory itself, so that no lock file is left behind.
-    fn lock(&self, shown: &Path) -> Result<(), Error> {
+    fn lock(&self) -> Result<(), Error> {
         flock(&self.handle, Share::Exclusive, WAIT).map_err(|error| match error {
             LockError::Held { waited, .. } => Error::Busy {
-                path: shown.to_owned(),
+                path: self.place.clone(),
                 seconds: waited.as_secs(),
             },
             LockError::Io(source) => Error::Read {
-                path: shown.to_owned(),
+                path: self.place.clone(),
                 source,
             },
         })
+    }
+
+    /// The path on the node.
+    pub(super) fn place(&self) -> &Path {
+        &self.place
     }
 
     /// The path of `name`.
@@ -282,6 +321,14 @@ impl fmt::Display for Fitted {
                 }
             }
         }
+    }
+}
+
+fn no_directory(host: &Path, path: &Path, source: io::Error) -> Error {
+    Error::NoDirectory {
+        path: path.to_owned(),
+        host: host.to_owned(),
+        source,
     }
 }
 

@@ -7,6 +7,7 @@ use super::directory::{remove_if_there, rename};
 use super::plugin::program_of;
 use super::{Directory, Error, Origin, PEERS, PLUGINS, Paths, Target, say, users};
 use std::io::Write;
+use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -30,44 +31,74 @@ pub struct Uninstall {
     pub stay: bool,
 }
 
-/// Removes both plugins. Writes what was done to `out`, one sentence a line. A file that is not rdmanet's stays. A foreign
-/// program that was put aside gets its name back.
+/// A plugin whose name was taken away: its directory, its name and its version.
+type Gone<'d> = (&'d Directory, &'static str, String);
+
+/// Removes both plugins from each directory where an installation may have put them. Writes what was done to `out`, one sentence
+/// a line. A file that is not rdmanet's stays. A foreign program that was put aside gets its name back.
 ///
 /// # Errors
 /// [`Error::InUse`], and the others; then both plugins are where they were.
 pub fn uninstall(wanted: &Uninstall, out: &mut dyn Write) -> Result<(), Error> {
-    let (path, why) = wanted.target.find()?;
-    say(out, format_args!("plugins are in {}: {why}", path.display()));
-    let directory = Directory::open(&wanted.target.host, &path)?;
-    restore(&directory)?;
-    unless_in_use(wanted, out)?;
-    let mut gone = Vec::new();
-    for name in names() {
-        match Origin::of(&directory.entry(name), program_of(name))?.0 {
-            Origin::Ours { version } => {
-                rename(&directory.entry(name), &directory.gone_entry(name))?;
-                gone.push((name, version));
-            }
-            Origin::Nothing | Origin::Foreign { .. } if PEERS.contains(&name) => {}
-            Origin::Nothing => say(out, format_args!("{name} is not there")),
-            Origin::Foreign { what } => say(out, format_args!("{name} is not rdmanet's and stays: {what}")),
-        }
+    let places = wanted.target.search()?;
+    for (path, why) in &places {
+        say(
+            out,
+            format_args!("looks for plugins in {}: {why}", path.display()),
+        );
     }
+    let paths: Vec<&Path> = places.iter().map(|(path, _)| path.as_path()).collect();
+    let directories = Directory::open_each(&wanted.target.host, &paths)?;
+    restore(&directories)?;
+    unless_in_use(wanted, out)?;
+    let gone = take_names(&directories, out)?;
     // From here on no new ADD finds the plugins. An ADD that was running is found now.
     if !gone.is_empty() && !wanted.force {
         sleep(GRACE);
         if let Err(error) = unless_in_use(wanted, out) {
-            restore(&directory)?;
+            restore(&directories)?;
             return Err(error);
         }
     }
-    for (name, version) in gone {
+    for (directory, name, version) in gone {
         remove_if_there(&directory.gone_entry(name))?;
         remove_if_there(&directory.new_entry(name))?;
-        say(out, format_args!("{name} {version} removed"));
-        restore_foreign(&directory, name, out)?;
+        let place = directory.place().display();
+        say(out, format_args!("{name} {version} removed from {place}"));
+        restore_foreign(directory, name, out)?;
     }
-    directory.sync()
+    directories.iter().try_for_each(Directory::sync)
+}
+
+/// Takes the names of our plugins away in each directory.
+fn take_names<'d>(directories: &'d [Directory], out: &mut dyn Write) -> Result<Vec<Gone<'d>>, Error> {
+    let mut gone = Vec::new();
+    for name in names() {
+        let mut found = false;
+        for directory in directories {
+            let path = directory.entry(name);
+            match Origin::of(&path, program_of(name))?.0 {
+                Origin::Ours { version } => {
+                    rename(&path, &directory.gone_entry(name))?;
+                    gone.push((directory, name, version));
+                    found = true;
+                }
+                Origin::Foreign { what } if !PEERS.contains(&name) => {
+                    let place = directory.place().display();
+                    say(
+                        out,
+                        format_args!("{name} is not rdmanet's and stays in {place}: {what}"),
+                    );
+                    found = true;
+                }
+                Origin::Nothing | Origin::Foreign { .. } => {}
+            }
+        }
+        if !found && !PEERS.contains(&name) {
+            say(out, format_args!("{name} is not there"));
+        }
+    }
+    Ok(gone)
 }
 
 /// All names under which a program of ours may be installed.
@@ -94,17 +125,19 @@ fn unless_in_use(wanted: &Uninstall, out: &mut dyn Write) -> Result<(), Error> {
 }
 
 /// Restores the names that this removal, or an earlier one that was killed, took away.
-fn restore(directory: &Directory) -> Result<(), Error> {
-    for name in names() {
-        let (gone, path) = (directory.gone_entry(name), directory.entry(name));
-        if !gone.exists() {
-            continue;
-        }
-        // Another version was installed meanwhile.
-        if path.symlink_metadata().is_ok() {
-            remove_if_there(&gone)?;
-        } else {
-            rename(&gone, &path)?;
+fn restore(directories: &[Directory]) -> Result<(), Error> {
+    for directory in directories {
+        for name in names() {
+            let (gone, path) = (directory.gone_entry(name), directory.entry(name));
+            if !gone.exists() {
+                continue;
+            }
+            // Another version was installed meanwhile.
+            if path.symlink_metadata().is_ok() {
+                remove_if_there(&gone)?;
+            } else {
+                rename(&gone, &path)?;
+            }
         }
     }
     Ok(())

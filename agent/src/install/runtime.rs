@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The directory of plugins according to the configuration of the node's container runtime. It takes precedence over the default
-//! of the distribution. It can be read only if all of the node's file system is mounted.
+//! The directories of plugins according to the configuration of the node's container runtime. They take precedence over the
+//! default of the distribution. They can be read only if all of the node's file system is mounted.
 
 use super::{Distribution, on_host};
 use glob::{Pattern, glob};
@@ -14,20 +14,21 @@ const CRIO_DROP_INS: &str = "/etc/crio/crio.conf.d";
 /// Directories of plugins, and the file that names them.
 type Named = (Vec<String>, String);
 
-/// The directory that the configuration of `distribution`'s runtime names, if it exists, and the file that names it. A file that
-/// cannot be read is ignored.
-pub(super) fn plugin_dir(host: &Path, distribution: Distribution) -> Option<(PathBuf, String)> {
+/// The directories that the configuration of `distribution`'s runtime names, each with the file that names it. A file that cannot
+/// be read is ignored. A directory may be missing on the node.
+pub(super) fn plugin_dirs(host: &Path, distribution: Distribution) -> Vec<(PathBuf, String)> {
     // An absolute path, and not a template that is filled in later.
-    let usable =
-        |dir: &String| dir.starts_with('/') && !dir.contains('$') && on_host(host, Path::new(dir)).is_dir();
+    let usable = |dir: &String| dir.starts_with('/') && !dir.contains('$');
     let containerd = distribution
         .containerd_config()
         .and_then(|file| containerd(host, file));
     let crio = distribution.may_run_crio().then(|| crio(host)).flatten();
-    containerd.into_iter().chain(crio).find_map(|(dirs, file)| {
-        let dir = dirs.into_iter().find(usable)?;
-        Some((dir.into(), file))
+    let all = containerd.into_iter().chain(crio);
+    all.flat_map(|(dirs, file)| {
+        let usable = dirs.into_iter().filter(usable);
+        usable.map(move |dir| (dir.into(), file.clone()))
     })
+    .collect()
 }
 
 /// The directories in the last file that names any. containerd reads `file`, then what it imports, and each file overrides those

@@ -3,8 +3,11 @@
 
 use super::*;
 use ipam::clock::{Clock, KernelClock};
+use std::os::unix::fs::symlink;
 
 const BIN: &str = "/opt/cni/bin";
+/// The directory that CRI-O's packages name first on some systems.
+const LIBEXEC: &str = "/usr/libexec/cni";
 
 impl Node {
     /// The removal with the whole file system of the node mounted.
@@ -19,6 +22,12 @@ impl Node {
         node.write("/etc/os-release", "ID=debian\n");
         node.install("0.1.0").unwrap();
         node
+    }
+
+    /// Writes a configuration of CRI-O that names both directories.
+    fn configure_crio(&self) {
+        let text = format!("[crio.network]\nplugin_dirs = [\"{LIBEXEC}/\", \"{BIN}/\"]\n");
+        self.write("/etc/crio/crio.conf", &text);
     }
 
     /// Writes a lease, as `rdma-ipam` does.
@@ -45,6 +54,65 @@ fn the_uninstallation_removes_both_unused_plugins_and_nothing_else() {
     assert_says(&output, "cni-ipoib 0.1.0 removed");
     assert_eq!(node.names(BIN), ["loopback"]);
     assert_says(&node.uninstall().unwrap(), "rdma-ipam is not there");
+}
+
+/// The init container of conf/base sees the default directory alone. The removal sees all of the node.
+#[test]
+fn the_uninstallation_searches_every_directory_that_the_runtime_names() {
+    let node = Node::installed();
+    node.write(&format!("{LIBEXEC}/loopback"), "");
+    node.configure_crio();
+    let output = node.uninstall().unwrap();
+    assert_says(&output, "cni-ipoib 0.1.0 removed from /opt/cni/bin");
+    assert_eq!(node.names(BIN), ["loopback"]);
+    assert_eq!(node.names(LIBEXEC), ["loopback"]);
+    let output = node.uninstall().unwrap();
+    for part in [
+        "looks for plugins in /opt/cni/bin:",
+        "looks for plugins in /usr/libexec/cni/: /etc/crio/crio.conf names it",
+        "rdma-ipam is not there",
+    ] {
+        assert_says(&output, part);
+    }
+}
+
+#[test]
+fn the_uninstallation_removes_the_plugins_from_two_directories() {
+    let node = Node::installed();
+    node.write(&format!("{LIBEXEC}/cni-ipoib"), "mine");
+    node.configure_crio();
+    let mut wanted = node.wanted("0.2.0");
+    wanted.replace_foreign = true;
+    output_of(|out| install(&wanted, out)).unwrap();
+    assert_eq!(
+        node.names(LIBEXEC),
+        ["cni-ipoib", "cni-ipoib.foreign", "rdma-ipam"]
+    );
+    let output = node.uninstall().unwrap();
+    assert_says(&output, "restored the earlier cni-ipoib");
+    assert!(!output.contains("is not there"), "{output}");
+    assert_eq!(node.names(BIN), ["loopback"]);
+    assert_eq!(node.names(LIBEXEC), ["cni-ipoib"]);
+    assert_eq!(node.read(&format!("{LIBEXEC}/cni-ipoib")), "mine");
+}
+
+#[test]
+fn a_directory_with_two_paths_is_locked_once() {
+    let node = Node::installed();
+    fs::create_dir_all(node.at("/usr/libexec")).unwrap();
+    symlink(BIN, node.at(LIBEXEC)).unwrap();
+    node.configure_crio();
+    node.uninstall().unwrap();
+    assert_eq!(node.names(BIN), ["loopback"]);
+}
+
+#[test]
+fn the_uninstallation_fails_if_the_node_has_no_plugin_directory() {
+    let node = Node::installed();
+    node.configure_crio();
+    fs::remove_dir_all(node.at(BIN)).unwrap();
+    let said = refusal(node.uninstall());
+    assert_says(&said, "there is no directory /opt/cni/bin on this node");
 }
 
 #[test]

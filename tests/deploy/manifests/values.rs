@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The values of the chart, and the values that it rejects.
 
-use deploy::manifests::{NAMESPACE, find, kind, templated};
+use deploy::manifests::{NAMESPACE, chart, find, kind, kustomized, templated, tool};
+use deploy::workspace;
 use serde_json::{Value, json};
 
 const IMAGE: &str = "image=registry.example/net/rdmanet-agent:0.1.0";
@@ -169,6 +170,46 @@ fn in_another_namespace_no_object_refers_to_the_default_namespace() {
     assert!(objects.iter().all(|object| kind(object) != "Namespace"));
 }
 
+/// What `helm install` prints for the person who runs it.
+fn notes(distribution: &str) -> String {
+    let distribution = format!("distribution={distribution}");
+    let chart = chart();
+    let words = [
+        "install",
+        "rdmanet",
+        &chart,
+        "--namespace",
+        "fabric",
+        "--dry-run=client",
+    ];
+    let text = tool(
+        "helm",
+        &[&words[..], &["--set", IMAGE, "--set", &distribution]].concat(),
+    )
+    .unwrap();
+    text.split_once("NOTES:").unwrap().1.to_owned()
+}
+
+/// The chart has no Namespace, so the user of Helm gives the namespace what the manifest of `conf` has.
+#[test]
+fn the_notes_for_openshift_have_the_annotation_of_the_namespace() {
+    let objects = kustomized("overlays/openshift");
+    let namespace = &find(&objects, "Namespace", NAMESPACE)["metadata"];
+    let [notes_of_openshift, notes_of_kubeadm] = ["openshift", "kubeadm"].map(notes);
+    let page = std::fs::read_to_string(workspace().join("docs/install.md")).unwrap();
+    let (_, with_helm) = page.split_once("## With Helm").unwrap();
+    for (key, value) in namespace["annotations"].as_object().unwrap() {
+        let pair = format!("{key}={}", value.as_str().unwrap());
+        let command = |namespace: &str| format!("kubectl annotate namespace {namespace} {pair}\n");
+        assert!(
+            notes_of_openshift.contains(&command("fabric")),
+            "{notes_of_openshift}"
+        );
+        assert!(!notes_of_kubeadm.contains(&pair), "{notes_of_kubeadm}");
+        assert!(with_helm.contains(&command(NAMESPACE)), "{pair}");
+    }
+}
+
 #[test]
 fn the_chart_can_omit_the_custom_resource_definitions() {
     let objects = templated(NAMESPACE, &[IMAGE, "crds=false"]).unwrap();
@@ -217,7 +258,7 @@ fn a_quota_of_critical_pods_is_created_on_request() {
     let with = templated("fabric", &[IMAGE, "criticalPodsQuota=true"]).unwrap();
     let quota = find(&with, "ResourceQuota", "rdmanet-critical-pods");
     assert_eq!(quota["metadata"]["namespace"], "fabric");
-    let applied = deploy::manifests::kustomized("overlays/gke");
+    let applied = kustomized("overlays/gke");
     let pod = &find(&applied, "DaemonSet", "rdmanet-agent")["spec"]["template"]["spec"];
     assert_eq!(pod["volumes"][0]["hostPath"]["path"], "/home/kubernetes/bin");
     let quota = find(&applied, "ResourceQuota", "rdmanet-critical-pods");

@@ -122,6 +122,34 @@ fn the_readme_of_conf_names_every_file_and_its_network() {
     }
 }
 
+/// The first cells of a table in docs/install.md, below the row that begins with `head`.
+fn rows(page: &str, head: &str) -> Vec<String> {
+    let table = page.lines().skip_while(|line| !line.starts_with(head)).skip(2);
+    let rows = table.map_while(|line| line.strip_prefix("| "));
+    rows.map(|row| row.split(" |").next().unwrap().to_owned())
+        .collect()
+}
+
+/// kubeadm, kubespray and GKE have a containerd that the usual `ctr` finds, and OpenShift has CRI-O.
+#[test]
+fn each_distribution_with_its_own_containerd_has_a_row_about_image_import() {
+    let page = fs::read_to_string(root().join("docs/install.md")).unwrap();
+    let imports = rows(&page, "| container runtime |");
+    let nodes = rows(&page, "| nodes |");
+    let usual = ["kubeadm", "kubespray", "OpenShift", "OKD", "GKE"];
+    let several = |row: &&String| row.starts_with("of several kinds");
+    let mut seen = 0;
+    for row in nodes.iter().filter(|row| !several(row)) {
+        let first_words = row.split(", ").filter_map(|name| name.split(' ').next());
+        for name in first_words.filter(|name| !usual.contains(name)) {
+            let wanted = format!("containerd of {name}");
+            assert!(imports.contains(&wanted), "{wanted} is not in {imports:?}");
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, 5, "{nodes:?}");
+}
+
 #[test]
 fn both_plugins_accept_every_network_attachment_definition() {
     assert!(networks().len() >= 12);

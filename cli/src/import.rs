@@ -23,6 +23,7 @@ pub mod apply;
 pub mod host_local;
 pub mod in_use;
 pub mod nv_ipam;
+pub mod overlap;
 pub mod plan;
 pub mod source;
 pub mod whereabouts;
@@ -32,7 +33,7 @@ use crate::cluster::snapshot::Snapshot;
 use crate::output::{CommandError, Outcome, Output};
 use crate::table::{Table, wrapped};
 use kube::Client;
-use plan::{PlanOptions, Step, plan};
+use plan::{Action, PlanOptions, Step, plan};
 use serde_json::{Value, json};
 use source::SourceData;
 use std::fmt::Write;
@@ -54,11 +55,14 @@ pub async fn run(client: &Client, options: &Import) -> Result<Output, CommandErr
         now: k8s_openapi::jiff::Timestamp::now(),
         switch: options.switch,
     };
-    let (steps, refused) = plan(&data, &snapshot, &outlook);
+    let (mut steps, refused) = plan(&data, &snapshot, &outlook);
     data.refused.extend(refused);
     if !options.dry_run {
-        for step in &steps {
+        for step in &mut steps {
             apply::apply(client, step).await?;
+            if step.action == Action::Write && step.state() != "closed" {
+                step.unready = apply::wait_accepted(client, &step.pool).await?;
+            }
         }
     }
     Ok(answer(&data, &steps, options))
@@ -80,7 +84,7 @@ fn answer(data: &SourceData, steps: &[Step], options: &Import) -> Output {
                 .join(", "),
         ]);
     }
-    let mut text = if table.is_empty() {
+    let mut text = if table.is_empty() && data.refused.is_empty() {
         format!("nothing of {} is left to import\n", options.source.name())
     } else {
         table.render()

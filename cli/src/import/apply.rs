@@ -3,7 +3,7 @@
 //! can be repeated.
 
 use super::annotation::BEFORE;
-use super::plan::{Action, Step, annotation};
+use super::plan::{Action, Step, annotation, unready};
 use super::source::Network;
 use crate::cluster::explain;
 use crate::cluster::snapshot::{config_of, definition};
@@ -13,6 +13,8 @@ use kube::api::PostParams;
 use kube::core::DynamicObject;
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
 
 /// Writes the pool, and then switches its networks if that is part of the step.
 ///
@@ -37,6 +39,27 @@ pub async fn apply(client: &Client, step: &Step) -> Result<(), CommandError> {
         }
     }
     Ok(())
+}
+
+/// How long the command waits until the controller has read a spec.
+const ACCEPTED_WITHIN: Duration = Duration::from_secs(30);
+
+/// Waits until the controller has read the spec of `pool`. Returns the reason if the controller has not accepted the spec.
+///
+/// # Errors
+/// As [`explain`].
+pub async fn wait_accepted(client: &Client, pool: &str) -> Result<Option<String>, CommandError> {
+    let api: Api<IpPool> = Api::all(client.clone());
+    let deadline = Instant::now() + ACCEPTED_WITHIN;
+    loop {
+        let object = api.get(pool).await;
+        let object = object.map_err(|e| explain(&format!("read IPPool {pool}"), &e))?;
+        let why = unready(&object);
+        if why.is_none() || Instant::now() >= deadline {
+            return Ok(why);
+        }
+        sleep(Duration::from_millis(200)).await;
+    }
 }
 
 /// How often the write of a pool is retried because the controller or an agent changed the pool meanwhile.

@@ -3,10 +3,12 @@
 
 use super::annotation::{ImportRecord, KEY, closed, is_closed};
 use super::in_use::{Allocations, NETWORK_STATUS, classify};
+use super::overlap::NamedRanges;
 use super::source::{Group, Network, Refusal, SourceAllocation, SourceData};
 use crate::cluster::snapshot::{Snapshot, pools_of, subnets};
 use crate::interval::{format_interval, merged};
 use api::accepted_pool::AcceptedPool;
+use api::pool::condition::READY;
 use api::{Allocation as Mode, BlockSize, IpPool, IpPoolSpec, Sticky};
 use ipam::interval::IntervalSet;
 use ipam::range::{Family, single};
@@ -68,6 +70,8 @@ pub struct Step {
     pub switch: bool,
     /// Seconds until the pool can be opened.
     pub wait: Option<u64>,
+    /// Why the controller has not accepted the spec of the pool; `None` if it has, or if there is no pool yet.
+    pub unready: Option<String>,
     /// The number of addresses that are excluded besides the ones in use, because a range has a limited number of
     /// entries.
     pub rounded: u128,
@@ -76,13 +80,14 @@ pub struct Step {
 impl Step {
     /// The state of the pool after the step.
     pub fn state(&self) -> &'static str {
-        match (
-            self.spec.node_selector.as_ref() == Some(&closed()),
-            self.networks.is_empty(),
-        ) {
-            (true, _) => "closed",
-            (false, true) => "open",
-            (false, false) => "conflict",
+        if self.spec.node_selector.as_ref() == Some(&closed()) {
+            "closed"
+        } else if !self.networks.is_empty() {
+            "conflict"
+        } else if self.unready.is_some() {
+            "not ready"
+        } else {
+            "open"
         }
     }
 
@@ -126,6 +131,10 @@ impl Step {
                 names.join(" and "),
                 self.record.source,
                 if switch { ": the network is switched now" } else { ": switch the network at once with --switch" }
+            ),
+            ("closed" | "not ready", _, _) => format!(
+                " The pool is not ready: {}. Next: run this command again when its condition Ready is True.",
+                self.unready.as_deref().unwrap_or_default()
             ),
             _ if self.in_use.is_empty() => format!(" Nothing of {} is left.", self.record.source),
             _ => " Next: run this command again when these pods have ended; the pool then gets their addresses.".to_owned(),
@@ -229,6 +238,9 @@ fn create(input: &PlanInput<'_>, group: &Group) -> Result<Step, String> {
         ));
     }
     let mut spec = spec(group);
+    if let Some(why) = overlapping_pool(&name, &spec, snapshot) {
+        return Err(why);
+    }
     size(&name, &mut spec, group.block_size, snapshot.nodes.len())?;
     let record = ImportRecord {
         source: options.source.to_owned(),
@@ -256,6 +268,7 @@ fn create(input: &PlanInput<'_>, group: &Group) -> Result<Step, String> {
         networks: group.networks.clone(),
         switch: options.switch,
         wait: None,
+        unready: None,
         rounded: 0,
     };
     exclude_in_use(step, data.files)
@@ -273,11 +286,20 @@ fn update(
         snapshot,
         options,
     } = *input;
+    let was_closed = is_closed(pool);
+    // The old plugin allocates from the range of each network that names it.
+    let mut others = data.groups.iter().filter(|group| group.keys != record.from);
+    let overlap =
+        others.find_map(|group| named_ranges(&pool.name_any(), &pool.spec).conflict(&group.named_ranges()));
+    let overlap =
+        overlap.or_else(|| overlapping_pool(&pool.name_any(), &pool.spec, snapshot).filter(|_| was_closed));
+    if let Some(why) = overlap {
+        return Err(why);
+    }
     let mut spec = pool.spec.clone();
     for range in &mut spec.ranges {
         range.exclude.retain(|entry| !record.in_use.contains(entry));
     }
-    let was_closed = is_closed(pool);
     let known = record.known();
     let Allocations { in_use, ended } = classify(
         &known_allocations(data, record),
@@ -285,10 +307,11 @@ fn update(
         &subnets(&spec.ranges),
         (!was_closed).then_some(&known),
     );
+    let unready = unready(pool);
     let mut wait = None;
     if was_closed && left.is_empty() {
         wait = remaining_grace(data, options, &pool.name_any());
-        if wait.is_none() {
+        if wait.is_none() && unready.is_none() {
             spec.node_selector.clone_from(&record.node_selector);
         }
     }
@@ -304,6 +327,7 @@ fn update(
         switch: options.switch && !left.is_empty(),
         networks: left,
         wait,
+        unready,
         rounded: 0,
     };
     let mut step = exclude_in_use(step, data.files)?;
@@ -311,6 +335,38 @@ fn update(
         step.action = Action::Keep;
     }
     Ok(step)
+}
+
+/// Why the controller has not accepted the current spec of `pool`; `None` if it has.
+pub fn unready(pool: &IpPool) -> Option<String> {
+    let status = pool.status.as_ref();
+    let observed = status.and_then(|status| status.observed_generation);
+    let ready = status
+        .iter()
+        .flat_map(|status| &status.conditions)
+        .find(|condition| condition.type_ == READY);
+    match ready.filter(|_| observed.unwrap_or_default() >= pool.metadata.generation.unwrap_or_default()) {
+        Some(ready) if ready.status == "True" => None,
+        Some(ready) => Some(format!(
+            "its condition Ready is {} ({}): {}",
+            ready.status, ready.reason, ready.message
+        )),
+        None => Some("the controller has not read its spec yet".to_owned()),
+    }
+}
+
+fn named_ranges<'a>(pool: &str, spec: &'a IpPoolSpec) -> NamedRanges<'a> {
+    NamedRanges {
+        name: format!("pool {pool}"),
+        space: &spec.address_space,
+        ranges: &spec.ranges,
+    }
+}
+
+/// Why there cannot be a pool `name` of `spec` beside the other pools; `None` if no address is in two pools.
+fn overlapping_pool(name: &str, spec: &IpPoolSpec, snapshot: &Snapshot) -> Option<String> {
+    let mut others = snapshot.pools.iter().filter(|pool| pool.name() != name);
+    others.find_map(|pool| named_ranges(name, spec).conflict(&named_ranges(pool.name(), &pool.object.spec)))
 }
 
 /// For how many seconds an ADD that began before the last network was switched may still be running.
@@ -414,7 +470,7 @@ fn name(group: &Group, source: &str) -> String {
 
 fn spec(group: &Group) -> IpPoolSpec {
     IpPoolSpec {
-        address_space: group.space.clone().unwrap_or_else(|| "default".to_owned()),
+        address_space: group.space().to_owned(),
         ranges: group.ranges.clone(),
         routes: group.routes.clone(),
         block_size: BlockSize::default(),

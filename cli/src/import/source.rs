@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The networks, ranges and allocations of a source, in types that all sources share.
 
+use super::overlap::NamedRanges;
 use crate::cluster::full_name;
 use crate::cluster::list_if_known;
 use crate::cluster::snapshot::{config_of, definitions, ipam_of};
@@ -179,8 +180,8 @@ pub fn group_networks(
     (groups, refused)
 }
 
-/// Merges networks with the same ranges. Refuses networks that share only some ranges, or have different settings for one
-/// range.
+/// Merges networks with the same ranges. Refuses networks that share only some ranges, have different settings for one
+/// range, or have ranges that overlap.
 fn merge_groups(all: Vec<Group>, refused: &mut Vec<Refusal>) -> Vec<Group> {
     let mut groups: Vec<(Group, Option<String>)> = Vec::new();
     for one in all {
@@ -193,14 +194,17 @@ fn merge_groups(all: Vec<Group>, refused: &mut Vec<Refusal>) -> Vec<Group> {
         }
         group.networks.extend(one.networks);
     }
-    let keys: Vec<Vec<String>> = groups.iter().map(|(group, _)| group.keys.clone()).collect();
+    let all: Vec<Group> = groups.iter().map(|(group, _)| group.clone()).collect();
     for (group, conflict) in &mut groups {
-        let shares =
-            |other: &Vec<String>| *other != group.keys && other.iter().any(|key| group.keys.contains(key));
-        if keys.iter().any(shares) {
+        let others = || all.iter().filter(|other| other.keys != group.keys);
+        if others().any(|other| other.keys.iter().any(|key| group.keys.contains(key))) {
             *conflict = Some(
                 "another network has some of these ranges but not all; create the pools by hand".to_owned(),
             );
+        } else if let Some(why) =
+            others().find_map(|other| group.named_ranges().conflict(&other.named_ranges()))
+        {
+            *conflict = Some(why);
         }
     }
     let mut kept = Vec::new();
@@ -223,6 +227,20 @@ impl Group {
             .iter()
             .map(|network| network.name.as_str())
             .collect()
+    }
+
+    /// The name of its address space.
+    pub fn space(&self) -> &str {
+        self.space.as_deref().unwrap_or("default")
+    }
+
+    /// Its ranges, to compare them with others.
+    pub(super) fn named_ranges(&self) -> NamedRanges<'_> {
+        NamedRanges {
+            name: format!("network {}", self.names().join(" and ")),
+            space: self.space(),
+            ranges: &self.ranges,
+        }
     }
 }
 

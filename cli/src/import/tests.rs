@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tests the parser of foreign objects and the conversion. `cli/tests/cluster/import.rs` imports whole pools.
 
-use super::plan::{PlanOptions, Step, plan};
+use super::plan::{PlanOptions, Step, annotation, plan};
 use super::source::{Group, Network, SourceData};
 use super::{host_local, nv_ipam, whereabouts};
 use crate::cluster::snapshot::Snapshot;
 use crate::testing::pod;
+use api::IpPool;
 use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -35,16 +37,38 @@ fn only(reading: &SourceData) -> &Group {
     &reading.groups[0]
 }
 
+const OPTIONS: PlanOptions = PlanOptions {
+    source: "whereabouts",
+    grace: Duration::ZERO,
+    now: Timestamp::UNIX_EPOCH,
+    switch: false,
+};
+
 fn steps(reading: &SourceData, snapshot: &Snapshot) -> Vec<Step> {
-    let options = PlanOptions {
-        source: "whereabouts",
-        grace: Duration::ZERO,
-        now: Timestamp::UNIX_EPOCH,
-        switch: false,
-    };
-    let (steps, refused) = plan(reading, snapshot, &options);
+    let (steps, refused) = plan(reading, snapshot, &OPTIONS);
     assert_eq!(refused, []);
     steps
+}
+
+/// The pool of a step as it is after that step, accepted by the controller.
+fn accepted(step: &Step) -> IpPool {
+    let mut pool = IpPool::new(&step.pool, step.spec.clone());
+    let (key, record) = annotation(&step.record);
+    pool.annotations_mut().insert(key, record);
+    let status = json!({ "accepted": step.spec, "conditions": [condition("True", "Accepted", "")] });
+    pool.status = Some(serde_json::from_value(status).unwrap());
+    pool
+}
+
+fn condition(status: &str, reason: &str, message: &str) -> Value {
+    json!({
+        "type": "Ready", "status": status, "reason": reason, "message": message,
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    })
+}
+
+fn range(range: &str) -> Value {
+    json!({ "type": "whereabouts", "range": range })
 }
 
 #[test]
@@ -184,6 +208,114 @@ fn networks_with_different_parts_of_one_range_are_rejected() {
 }
 
 #[test]
+fn networks_whose_ranges_overlap_are_rejected_with_both_names_and_ranges() {
+    let reading = of_whereabouts(
+        &[range("10.0.0.0/16"), range("10.0.1.0/24"), range("10.1.0.0/16")],
+        &[],
+    );
+    assert_eq!(reading.groups.len(), 1, "only the third range is one of its own");
+    let refused: Vec<String> = reading.refused.iter().map(ToString::to_string).collect();
+    assert_eq!(refused.len(), 2, "{refused:?}");
+    for one in refused {
+        for part in [
+            "default/net0",
+            "10.0.0.0/16",
+            "default/net1",
+            "10.0.1.0/24",
+            "one pool must have both",
+        ] {
+            assert!(one.contains(part), "{one} lacks {part}");
+        }
+    }
+    let mut other = range("10.0.1.0/24");
+    other["network_name"] = json!("blue");
+    let apart = of_whereabouts(&[range("10.0.0.0/16"), other], &[]);
+    assert_eq!((apart.groups.len(), apart.refused), (2, vec![]));
+}
+
+#[test]
+fn a_pool_stays_closed_while_a_network_of_the_old_plugin_overlaps_it() {
+    let whole = of_whereabouts(&[range("10.0.0.0/16")], &[]);
+    let pool = accepted(&steps(&whole, &Snapshot::default())[0]);
+    let snapshot = Snapshot::of(vec![pool], vec![], vec![]);
+    assert_eq!(steps(&SourceData::default(), &snapshot)[0].state(), "open");
+
+    // net0 is switched. A network with a part of its range is not.
+    let part = whereabouts::interpret(vec![network("part", &range("10.0.1.0/24"))], &[], &[]);
+    let (planned, refused) = plan(&part, &snapshot, &OPTIONS);
+    assert!(planned.is_empty(), "{planned:?}");
+    let refused: Vec<String> = refused.iter().map(ToString::to_string).collect();
+    assert!(
+        refused
+            .iter()
+            .any(|one| one.contains("pool net0") && one.contains("of network default/part")),
+        "{refused:?}"
+    );
+    assert!(
+        refused
+            .iter()
+            .any(|one| one.starts_with("network default/part") && one.contains("of pool net0")),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn two_imported_pools_that_overlap_stay_closed() {
+    let pools = ["10.0.0.0/16", "10.0.1.0/24"].map(|text| {
+        let reading = whereabouts::interpret(
+            vec![network(
+                &format!("of-{}", &text[7..]).replace('/', "-"),
+                &range(text),
+            )],
+            &[],
+            &[],
+        );
+        accepted(&steps(&reading, &Snapshot::default())[0])
+    });
+    let snapshot = Snapshot::of(pools.into(), vec![], vec![]);
+    let (planned, refused) = plan(&SourceData::default(), &snapshot, &OPTIONS);
+    assert!(
+        planned.is_empty() && refused.len() == 2,
+        "{planned:?} {refused:?}"
+    );
+}
+
+#[test]
+fn a_pool_is_open_only_if_the_controller_has_accepted_it() {
+    let reading = of_whereabouts(&[range("10.0.0.0/24")], &[]);
+    let mut pool = accepted(&steps(&reading, &Snapshot::default())[0]);
+    let step = |pool: &IpPool| {
+        let snapshot = Snapshot::of(vec![pool.clone()], vec![], vec![]);
+        steps(&SourceData::default(), &snapshot).remove(0)
+    };
+    let opened = step(&pool);
+    assert_eq!((opened.state(), opened.is_unfinished()), ("open", false));
+    let ready = pool.status.clone();
+    let why = condition("False", "Conflict", "rail9 has 10.0.0.1");
+    pool.status = Some(serde_json::from_value(json!({ "conditions": [why] })).unwrap());
+    let kept = step(&pool);
+    assert_eq!((kept.state(), kept.is_unfinished()), ("closed", true));
+    assert!(
+        kept.describe(false).contains("Conflict): rail9 has 10.0.0.1"),
+        "{}",
+        kept.describe(false)
+    );
+
+    pool.spec = opened.spec;
+    let open = step(&pool);
+    assert_eq!((open.state(), open.is_unfinished()), ("not ready", true));
+    assert!(
+        !open.describe(false).contains("is left"),
+        "{}",
+        open.describe(false)
+    );
+    // The condition describes an earlier spec.
+    pool.status = ready;
+    pool.metadata.generation = Some(2);
+    assert_eq!(step(&pool).state(), "not ready");
+}
+
+#[test]
 fn many_addresses_in_use_are_excluded_with_few_entries() {
     let ipam = json!({ "type": "whereabouts", "range": "10.0.0.0/24" });
     let given = |n: u32| (n.to_string(), json!({ "id": "c", "podref": "ml/p" }));
@@ -232,13 +364,7 @@ fn an_import_does_not_change_an_unrelated_pool_of_the_same_name() {
     let reading = of_whereabouts(&[json!({ "type": "whereabouts", "range": "10.0.0.0/24" })], &[]);
     let object = crate::testing::pool("net0", &json!([{ "subnet": "10.9.0.0/24" }]));
     let snapshot = Snapshot::of(vec![serde_json::from_value(object).unwrap()], vec![], vec![]);
-    let options = PlanOptions {
-        source: "whereabouts",
-        grace: Duration::ZERO,
-        now: Timestamp::UNIX_EPOCH,
-        switch: false,
-    };
-    let (steps, refused) = plan(&reading, &snapshot, &options);
+    let (steps, refused) = plan(&reading, &snapshot, &OPTIONS);
     assert!(
         steps.is_empty() && refused[0].reason.contains("a pool net0 exists"),
         "{refused:?}"

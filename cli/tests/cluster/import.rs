@@ -373,6 +373,24 @@ async fn a_damaged_or_incomplete_import_is_reported_and_the_pool_stays_closed() 
             .contains("closed")
     );
     networks(&site).delete("rail0-b", &delete).await.unwrap();
+    // A network with a part of the range also keeps the pool closed, although it has another name for its range.
+    let part = json!({ "type": "whereabouts", "range": "10.5.0.32/28" });
+    network(&site, "part", &part).await;
+    let run = import(&["whereabouts", "--grace", "0", "--switch"]);
+    assert!(
+        run.status == 1 && refused(&run).contains("default/part") && refused(&run).contains("10.5.0.32/28"),
+        "{run:?}"
+    );
+    assert_eq!(ipam_of(&site, "part").await, part);
+    let pool = site.pools().get("whereabouts-10-5-0-0-24").await.unwrap();
+    assert!(
+        serde_json::to_string(&pool.spec.node_selector)
+            .unwrap()
+            .contains("closed")
+    );
+    networks(&site).delete("part", &delete).await.unwrap();
+    site.wait_condition("whereabouts-10-5-0-0-24", "Ready", "True")
+        .await;
     let run = import(&["whereabouts", "--grace", "0"]);
     assert_eq!(
         (&run.json()["pools"][0]["state"], run.status),
@@ -448,6 +466,7 @@ async fn pools_of_nv_ipam_and_host_local_are_imported_too() {
         damaged.status == 2 && damaged.err.contains(from) && damaged.err.contains("damaged"),
         "{damaged:?}"
     );
+    site.wait_condition("rail1", "Ready", "True").await;
     let run = import(&["nv-ipam", "--grace", "0"]);
     assert_eq!(run.json()["pools"][0]["state"], "open", "{run:?}");
     assert_eq!(

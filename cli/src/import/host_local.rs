@@ -45,6 +45,7 @@ pub fn interpret(networks: Vec<Network>, allocations: BTreeMap<String, Vec<Sourc
         networks,
         refused,
         files: Some(0),
+        ..SourceData::default()
     }
 }
 

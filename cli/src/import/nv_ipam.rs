@@ -62,6 +62,7 @@ pub fn interpret(
         networks,
         refused,
         files: Some(0),
+        ..SourceData::default()
     }
 }
 

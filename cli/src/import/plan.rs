@@ -251,7 +251,7 @@ fn create(input: &PlanInput<'_>, group: &Group) -> Result<Step, String> {
     };
     spec.node_selector = Some(closed());
     let Allocations { in_use, ended } = classify(
-        &known_allocations(data, &record),
+        &known_allocations(data, &record, &spec),
         &snapshot.pods,
         &subnets(&spec.ranges),
         None,
@@ -302,7 +302,7 @@ fn update(
     }
     let known = record.known();
     let Allocations { in_use, ended } = classify(
-        &known_allocations(data, record),
+        &known_allocations(data, record, &spec),
         &snapshot.pods,
         &subnets(&spec.ranges),
         (!was_closed).then_some(&known),
@@ -429,17 +429,13 @@ fn exclude_in_use(mut step: Step, files: Option<usize>) -> Result<Step, String> 
     Ok(step)
 }
 
-/// The allocations of the old plugin. Allocations from files given in earlier runs stay valid. If files are given now, an
+/// The allocations of the old plugin in the ranges of a pool, and the reservations in its address space. Allocations from files given in earlier runs stay valid. If files are given now, an
 /// earlier allocation that these files do not contain has ended, unless it names a pod. An allocation that names a pod
 /// stays, and ends with its pod ([`classify`]).
-fn known_allocations(data: &SourceData, record: &ImportRecord) -> Vec<SourceAllocation> {
-    let mut all: Vec<SourceAllocation> = record
-        .from
-        .iter()
-        .filter_map(|key| data.allocations.get(key))
-        .flatten()
-        .cloned()
-        .collect();
+fn known_allocations(data: &SourceData, record: &ImportRecord, spec: &IpPoolSpec) -> Vec<SourceAllocation> {
+    let of_ranges = record.from.iter().filter_map(|key| data.allocations.get(key));
+    let reserved = data.reserved.get(&spec.address_space);
+    let mut all: Vec<SourceAllocation> = of_ranges.chain(reserved).flatten().cloned().collect();
     let earlier = record.from_files.iter().filter(|one| match data.files {
         None => false,
         Some(0) => true,

@@ -24,6 +24,8 @@ pub struct SourceData {
     pub groups: Vec<Group>,
     /// The allocations of the source, by the name of the range.
     pub allocations: BTreeMap<String, Vec<SourceAllocation>>,
+    /// Addresses that the source has reserved beside its ranges, by address space.
+    pub reserved: BTreeMap<String, Vec<SourceAllocation>>,
     /// Every network of the cluster.
     pub networks: Vec<Network>,
     /// Networks and pools that cannot be imported, with the reason.

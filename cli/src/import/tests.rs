@@ -4,6 +4,7 @@
 use super::plan::{PlanOptions, Step, annotation, plan};
 use super::source::{Group, Network, SourceData};
 use super::{host_local, nv_ipam, whereabouts};
+use crate::cluster::pods::PodFacts;
 use crate::cluster::snapshot::Snapshot;
 use crate::testing::pod;
 use api::IpPool;
@@ -278,6 +279,41 @@ fn two_imported_pools_that_overlap_stay_closed() {
         planned.is_empty() && refused.len() == 2,
         "{planned:?} {refused:?}"
     );
+}
+
+#[test]
+fn an_address_that_is_only_reserved_is_excluded_when_the_pool_opens() {
+    let mut blue = range("10.0.0.0/24");
+    blue["network_name"] = json!("blue");
+    let reading = of_whereabouts(&[range("10.0.0.0/24"), blue], &[]);
+    let pools: Vec<IpPool> = steps(&reading, &Snapshot::default())
+        .iter()
+        .map(accepted)
+        .collect();
+    let mut snapshot = Snapshot::of(pools, vec![], vec![]);
+    for name in ["p", "q", "r"] {
+        snapshot.pods.push(PodFacts {
+            name: format!("ml/{name}"),
+            is_running: true,
+            ..PodFacts::default()
+        });
+    }
+
+    let reserved = |name: &str, pod: &str| object(name, &json!({ "podref": pod }));
+    let reserved = [
+        reserved("10.0.0.5", "ml/p"),
+        reserved("blue-10.0.0.6", "ml/q"),
+        reserved("10.0.0.7", "ml/gone"),
+        reserved("blue-fd00--8", "ml/r"),
+    ];
+    let switched = whereabouts::interpret(vec![], &[], &reserved);
+    assert_eq!(switched.reserved["blue"][1].address.to_string(), "fd00::8");
+    let opened = steps(&switched, &snapshot);
+    let excluded: Vec<&[String]> = opened
+        .iter()
+        .map(|step| &step.spec.ranges[0].exclude[..])
+        .collect();
+    assert_eq!(excluded, [["10.0.0.5"], ["10.0.0.6"]]);
 }
 
 #[test]

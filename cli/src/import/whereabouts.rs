@@ -9,7 +9,6 @@ use super::source::{
 use crate::args::Source;
 use crate::cluster::full_name;
 use crate::cluster::list_if_known;
-use crate::cluster::snapshot::subnets;
 use crate::output::CommandError;
 use api::{Range, Route};
 use ipam::range::{Family, bits};
@@ -71,19 +70,14 @@ pub fn interpret(networks: Vec<Network>, pools: &[DynamicObject], reserved: &[Dy
         }
         sentence.is_none()
     });
-    for group in &groups {
-        let subnets = subnets(&group.ranges);
-        let of_group = reserved
-            .iter()
-            .filter_map(reservation)
-            .filter(|one| subnets.iter().any(|net| net.contains(one.address)));
-        if let Some(key) = group.keys.first() {
-            allocations.entry(key.clone()).or_default().extend(of_group);
-        }
+    let mut of_spaces: BTreeMap<String, Vec<SourceAllocation>> = BTreeMap::new();
+    for (space, one) in reserved.iter().filter_map(reservation) {
+        of_spaces.entry(space).or_default().push(one);
     }
     SourceData {
         groups,
         allocations,
+        reserved: of_spaces,
         networks,
         refused,
         files: None,
@@ -131,29 +125,26 @@ fn allocations_of(pool: &DynamicObject) -> Result<Vec<SourceAllocation>, String>
     entries.iter().map(one).collect()
 }
 
-/// Parses a name such as `[network_name-]10.0.0.5` or `fd00--5`. The name ends with the address.
-fn reservation(object: &DynamicObject) -> Option<SourceAllocation> {
+/// Parses a name such as `[network_name-]10.0.0.5` or `[network_name-]fd00--5`, and returns the address space too. An IPv6
+/// address contains `-`, so the longest end of the name that is an address is the address.
+fn reservation(object: &DynamicObject) -> Option<(String, SourceAllocation)> {
     let name = object.name_any();
-    let v4 = name
-        .rsplit('-')
-        .next()
-        .and_then(|text| text.parse::<std::net::Ipv4Addr>().ok())
-        .map(IpAddr::V4);
-    let v6 = || {
-        name.replace('-', ":")
-            .parse::<std::net::Ipv6Addr>()
-            .ok()
-            .map(IpAddr::V6)
-    };
-    Some(SourceAllocation {
-        address: v4.or_else(v6)?,
+    let starts = std::iter::once(0).chain(name.match_indices('-').map(|(at, _)| at + 1));
+    let address = |text: &str| text.parse().or_else(|_| text.replace('-', ":").parse()).ok();
+    let (start, address) = starts
+        .filter_map(|start| Some((start, address(&name[start..])?)))
+        .next()?;
+    let space = name[..start].strip_suffix('-').unwrap_or("default").to_owned();
+    let one = SourceAllocation {
+        address,
         pod: object
             .data
             .pointer("/spec/podref")
             .and_then(Value::as_str)
             .map(str::to_owned),
         reported_by: format!("OverlappingRangeIPReservation {}", full_name(object)),
-    })
+    };
+    Some((space, one))
 }
 
 /// The group of one network.

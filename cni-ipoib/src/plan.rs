@@ -17,7 +17,7 @@ use crate::kernel::Side;
 use crate::mark::Mark;
 use crate::rdma::Interface;
 use common::cni::IfName;
-use common::netlink::{AddrGenMode, HwAddress, IpoibMode, LinkInfo, LinkLayer, NewLinkKind};
+use common::netlink::{AddrGenMode, HwAddress, IpoibMode, LinkInfo, LinkLayer, MacvlanMode, NewLinkKind};
 use common::rdma::{PciAddress, Pkey, PortState};
 use std::time::Duration;
 
@@ -373,6 +373,17 @@ fn address(mode: Mode, config: &Config, host: &Host) -> Result<Option<HwAddress>
             value: mac.to_string(),
             want: "6 bytes for an Ethernet master".to_owned(),
         }),
+        // `macvlan_common_newlink` of `drivers/net/macvlan.c` replaces any requested address.
+        (_, Some(mac)) if config.macvlan_mode == MacvlanMode::Passthru && *mac != host.master.address => {
+            let (parent, own) = (&host.master.name, &host.master.address);
+            Err(Error::BadValue {
+                key: "mac",
+                value: mac.to_string(),
+                want: format!(
+                    "{own}, the address of {parent}, which the kernel gives to a macvlan child in mode passthru; remove mac, or use another macvlan mode"
+                ),
+            })
+        }
         (_, mac) => Ok(mac.clone()),
     }
 }

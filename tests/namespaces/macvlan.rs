@@ -38,6 +38,12 @@ fn passthru_reserves_the_parent_for_one_child() {
         second
             .add(&conf, "net1")
             .refused(100, &["create net1 on eth0", "EINVAL"]);
+        second
+            .add(
+                &node.conf(json!({"macvlanMode": "passthru", "mac": "02:00:00:00:00:05"})),
+                "net1",
+            )
+            .refused(7, &["mac is 02:00:00:00:00:05", "passthru", "remove mac"]);
     });
 }
 

@@ -31,6 +31,16 @@ fn a_macvlan_gets_the_requested_address() {
     ]);
 }
 
+/// The kernel gives it the parent's address, whatever address the request has.
+#[test]
+fn a_passthru_child_has_its_parents_address_and_no_other() {
+    let keys = |mac: &str| json!({"macvlanMode": "passthru", "mac": mac});
+    planned(json!({"macvlanMode": "passthru"}), &lan());
+    planned(keys("02:00:00:00:0a:0b"), &lan());
+    let text = "mac is 02:00:00:00:00:05, want 02:00:00:00:0a:0b, the address of eth0, which the kernel gives to a macvlan child in mode passthru; remove mac, or use another macvlan mode";
+    assert_eq!(refused(keys("02:00:00:00:00:05"), &lan()), (7, text.to_owned()));
+}
+
 #[test]
 fn an_ipoib_child_answers_at_its_ports_guid_and_no_other() {
     for keys in [

@@ -191,6 +191,22 @@ impl PoolContext {
         api.patch_status(self.pool.as_str(), requests).await
     }
 
+    /// Whether a lease of this node has `ip`, or an ADD of `owner` that waits for its answer may still make one.
+    pub(super) async fn may_be_leased(
+        &self,
+        ip: IpAddr,
+        owner: Option<api::Attachment>,
+    ) -> Result<bool, ReconcileError> {
+        let owner = owner.and_then(attachment);
+        let may_be_leased = self.agent.stores.with(&self.pool, move |store| {
+            let Some(locked) = store.enter_existing()? else {
+                return Ok(false);
+            };
+            Ok(locked.holds(ip)? || owner.is_some_and(|owner| locked.is_asking(&owner)))
+        });
+        Ok(may_be_leased.await?)
+    }
+
     /// Returns whether no lease of this node has `ip`. If so, an ADD of `owner` that still waits for its answer makes no lease
     /// from here on.
     pub(super) async fn end_pending(
@@ -198,12 +214,7 @@ impl PoolContext {
         ip: IpAddr,
         owner: Option<api::Attachment>,
     ) -> Result<bool, ReconcileError> {
-        let owner = owner.and_then(|asked| {
-            Some(Attachment {
-                container_id: ContainerId::try_from(asked.container_id).ok()?,
-                ifname: IfName::try_from(asked.ifname).ok()?,
-            })
-        });
+        let owner = owner.and_then(attachment);
         let is_unleased = self.agent.stores.with(&self.pool, move |store| {
             let Some(locked) = store.enter_existing()? else {
                 return Ok(true);
@@ -242,6 +253,14 @@ impl PoolContext {
             ),
         }
     }
+}
+
+/// The attachment that an object names, as the store names it.
+fn attachment(named: api::Attachment) -> Option<Attachment> {
+    Some(Attachment {
+        container_id: ContainerId::try_from(named.container_id).ok()?,
+        ifname: IfName::try_from(named.ifname).ok()?,
+    })
 }
 
 /// The number of free addresses in the active blocks, according to the file and the store.

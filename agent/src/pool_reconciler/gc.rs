@@ -325,7 +325,9 @@ impl GarbageCollector {
         }
     }
 
-    /// Deletes the objects of released addresses after their cooldown. A kept address stays reserved for its holder.
+    /// Deletes the objects of released addresses after their cooldown. A kept address stays reserved for its holder. An address
+    /// may be leased again, under the object of the ended lease too. Then only the record of the release ends. If no lease is made
+    /// after all, [`Self::collect_addresses`] finds the object.
     pub(super) async fn release_ended(
         &self,
         api: &Requests,
@@ -357,11 +359,10 @@ impl GarbageCollector {
                 continue;
             }
             if let Some(object) = object
-                && api.release_address(object).await? == WriteResult::Conflict
+                && !self.release_object(api, object, released.ip).await?
             {
                 continue;
             }
-            tracing::debug!(pool = %self.context.pool, ip = %released.ip, "deleted the object of a released address");
             self.context
                 .agent
                 .stores
@@ -372,6 +373,25 @@ impl GarbageCollector {
                 .await?;
         }
         Ok(())
+    }
+
+    /// Releases the object of an ended lease, unless `ip` may be leased again. Returns whether the release is complete.
+    async fn release_object(
+        &self,
+        api: &Requests,
+        object: &IpAddress,
+        ip: IpAddr,
+    ) -> Result<bool, ReconcileError> {
+        let owner = object.spec.attachment.clone();
+        if self.context.may_be_leased(ip, owner).await? {
+            tracing::debug!(pool = %self.context.pool, %ip, "kept the object of an address that is allocated again");
+            return Ok(true);
+        }
+        let done = api.release_address(object).await? != WriteResult::Conflict;
+        if done {
+            tracing::debug!(pool = %self.context.pool, %ip, "deleted the object of a released address");
+        }
+        Ok(done)
     }
 
     /// Deletes the objects of this node that no lease has: of a failed ADD, or of an earlier boot. Returns whether the other

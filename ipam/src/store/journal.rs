@@ -40,6 +40,8 @@ impl Locked<'_> {
         for ip in lease.addresses() {
             // If the file stays, the lease in `addresses/` shows that the address does not rest.
             let _ = self.store.node.disk.unlink(&self.store.resting_path(ip));
+            // A record of an earlier release that stays ends with the agent's next look, since a lease has the address.
+            let _ = self.store.node.disk.unlink(&self.store.release_path(ip));
         }
         Ok(())
     }

@@ -4,8 +4,10 @@
 use super::super::testing::registered_node;
 use super::*;
 use block::Owner;
-use common::cni::{CniResult, ContainerId, IfName};
-use ipam::store::{Lease, Sandbox};
+use common::cni::{CniResult, ContainerId, IfName, IpConfig};
+use ipam::store::{Lease, Sandbox, Store};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 const OBSERVE: Duration = Duration::from_secs(30);
 
@@ -130,33 +132,135 @@ fn an_address_rests_after_a_lease_that_ended_in_this_boot() {
     assert!(rested(Some(seconds(100)), 99), "in an earlier boot");
 }
 
+/// The object of the address of `container`'s interface.
+fn ipaddress(container: &str) -> IpAddress {
+    serde_json::from_value(serde_json::json!({
+        "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPAddress", "metadata": { "name": "default-4-0a010003" },
+        "spec": {
+            "pool": "rail0", "address": "10.1.0.3", "block": "10.1.0.0/28", "node": { "node": "n", "nodeUID": "u" },
+            "state": "Bound", "attachment": { "containerID": container, "ifname": "net1", "network": "net" },
+        },
+    }))
+    .unwrap()
+}
+
 #[test]
 fn an_ended_lease_matches_only_the_object_of_its_own_attachment() {
-    let object = |container: &str| -> IpAddress {
-        serde_json::from_value(serde_json::json!({
-            "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPAddress", "metadata": { "name": "default-4-0a010003" },
-            "spec": {
-                "pool": "rail0", "address": "10.1.0.3", "block": "10.1.0.0/28", "node": { "node": "n", "nodeUID": "u" },
-                "state": "Bound", "attachment": { "containerID": container, "ifname": "net1", "network": "net" },
-            },
-        }))
-        .unwrap()
-    };
     let mut released = Released {
         ip: "10.1.0.3".parse().unwrap(),
         lease: Some(lease(None, "c1", "net1", 1).lease),
         ended: None,
         inode: 1,
     };
-    assert!(is_of("rail0", &object("c1"), &released));
+    assert!(is_of("rail0", &ipaddress("c1"), &released));
     assert!(
-        !is_of("rail0", &object("c2"), &released),
+        !is_of("rail0", &ipaddress("c2"), &released),
         "a pod that came after it has it"
     );
-    assert!(!is_of("rail1", &object("c1"), &released));
+    assert!(!is_of("rail1", &ipaddress("c1"), &released));
     // The address is the only information in an unreadable release note.
     released.lease = None;
-    assert!(is_of("rail0", &object("c2"), &released));
+    assert!(is_of("rail0", &ipaddress("c2"), &released));
+}
+
+/// What [`after_release`] found: the requests for single objects, and how many records of releases are left.
+type Outcome = (Vec<String>, usize);
+
+const LEASED_AGAIN: &str = "10.1.0.3";
+
+/// The end of a release. The lease of `c1` on an address has ended, and the object of the lease exists. `before` gets the store
+/// and the path of the record of the release.
+async fn after_release(before: impl FnOnce(&Store<'_>, &Path) + Send + 'static) -> Outcome {
+    let object = ipaddress("c1");
+    let requested = Arc::new(Mutex::new(Vec::new()));
+    let seen = requested.clone();
+    let (context, target, dir) = registered_node(move |uri| {
+        if uri.contains("/ipaddresses/") {
+            seen.lock().unwrap().push(uri.to_owned());
+            return (200, serde_json::to_value(&object).unwrap());
+        }
+        let list = serde_json::json!({
+            "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPAddressList", "metadata": {}, "items": [object],
+        });
+        (200, list)
+    })
+    .await;
+    let record = dir.path().join("pools/rail0/releases").join(LEASED_AGAIN);
+    let stores = &context.agent.stores;
+    let prepared = stores.with(&context.pool, move |store| {
+        lease_again(store, "c1");
+        let owner = lease(None, "c1", "net1", 1).lease.owner;
+        store.enter().unwrap().release(&owner).unwrap().unwrap();
+        before(store, &record);
+        Ok(())
+    });
+    prepared.await.unwrap();
+    let collector = GarbageCollector::new(context.clone());
+    let mut addresses = Addresses::new(context.clone());
+    collector
+        .release_ended(&target.api, &mut addresses)
+        .await
+        .unwrap();
+    let left = stores.releases(&context.pool).await.unwrap().len();
+    (requested.lock().unwrap().clone(), left)
+}
+
+/// Makes a lease on the address, which is an object of the cluster.
+fn lease_again(store: &Store<'_>, container: &str) {
+    let ip: IpAddr = LEASED_AGAIN.parse().unwrap();
+    let result = CniResult {
+        ips: vec![IpConfig {
+            address: ip.into(),
+            gateway: None,
+            interface: None,
+            probe: false,
+        }],
+        ..CniResult::default()
+    };
+    let owner = lease(None, container, "net1", 1).lease.owner;
+    let locked = store.enter().unwrap();
+    let draft = locked.draft(&owner, Sandbox::default(), result).unwrap();
+    locked
+        .commit(&Lease {
+            api: vec![ip],
+            ..draft
+        })
+        .unwrap();
+}
+
+#[tokio::test]
+async fn the_object_of_a_released_address_is_deleted() {
+    let (requested, left) = after_release(|_, _| {}).await;
+    assert_eq!((requested.len(), left), (1, 0), "{requested:?}");
+}
+
+#[tokio::test]
+async fn the_object_of_an_address_that_its_attachment_leases_again_is_kept() {
+    let outcome = after_release(|store, record| {
+        let earlier = std::fs::read(record).unwrap();
+        lease_again(store, "c1");
+        // The agent found the record before ADD removed it, or ADD died before that.
+        std::fs::write(record, earlier).unwrap();
+    });
+    assert_eq!(outcome.await, (Vec::new(), 0));
+}
+
+#[tokio::test]
+async fn the_object_of_an_address_that_its_attachment_requests_again_is_kept() {
+    let outcome = after_release(|store, _| {
+        let owner = lease(None, "c1", "net1", 1).lease.owner;
+        store.enter().unwrap().begin_asking(&owner).unwrap();
+    });
+    assert_eq!(outcome.await, (Vec::new(), 0));
+}
+
+#[tokio::test]
+async fn an_unreadable_record_of_a_release_takes_no_address_from_another_pod() {
+    let outcome = after_release(|store, record| {
+        lease_again(store, "c2");
+        std::fs::write(record, "{").unwrap();
+    });
+    assert_eq!(outcome.await, (Vec::new(), 0));
 }
 
 /// A lease in a block of the file needs no object. The comparison may remove the block from the file.

@@ -290,6 +290,56 @@ fn a_later_release_of_an_address_is_not_ended_with_an_earlier_one() {
 }
 
 #[test]
+fn a_lease_of_a_released_address_ends_the_record_of_its_release() {
+    let fixture = single("10.0.0.0/24");
+    let ip: IpAddr = "10.0.0.200".parse().unwrap();
+    let add = || fixture.with_store(|store| commit_api(&store.enter().unwrap(), "a", ip));
+    let releases = || fixture.with_store(|store| store.releases().unwrap());
+    add().unwrap();
+    fixture.del("a").unwrap();
+    assert_eq!(releases().len(), 1);
+    add().unwrap();
+    assert_eq!(releases(), []);
+    fixture.del("a").unwrap();
+    assert_eq!(releases().len(), 1, "each DEL has a record");
+}
+
+#[test]
+fn add_killed_at_any_step_leaves_the_record_of_a_release_without_a_lease() {
+    let ip: IpAddr = "10.0.0.200".parse().unwrap();
+    let mut at = 0;
+    loop {
+        let fixture = single("10.0.0.0/24");
+        let add = || {
+            fixture.with_store(|store| {
+                let locked = store.enter().unwrap();
+                fixture.fault(Fault::Die { at, torn: true });
+                // The result does not matter here: the process may have been killed after its last change.
+                let _ = commit_api(&locked, "a", ip);
+            });
+        };
+        fixture.with_store(|store| commit_api(&store.enter().unwrap(), "a", ip).unwrap());
+        fixture.del("a").unwrap();
+        add();
+        let met = fixture.fault_was_met();
+        fixture.fault(Fault::None);
+        fixture.with_store(|store| {
+            let leased = store.enter().unwrap().holds(ip).unwrap();
+            let recorded = !store.releases().unwrap().is_empty();
+            assert!(
+                leased || recorded,
+                "ADD died at {at}: the address must not be lost"
+            );
+        });
+        if !met {
+            break;
+        }
+        at += 1;
+    }
+    assert!(at >= 4, "{at} steps were tried, which cannot be all");
+}
+
+#[test]
 fn del_killed_at_any_step_of_a_hand_over_loses_no_address() {
     let ip: IpAddr = "10.0.0.200".parse().unwrap();
     let mut at = 0;

@@ -4,7 +4,6 @@
 //!
 //! Invariant: a socket receives only frames of its own link. It is bound before it can receive anything.
 
-use crate::announce::frame::ETH_P_ARP;
 use crate::poll::poll_until;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags};
@@ -47,6 +46,7 @@ const _: () = assert!(size_of::<LinkAddress>() == LINK_ADDRESS_BYTES as usize);
 const AF_PACKET: u16 = 17;
 const _: () = assert!(AF_PACKET as libc::c_int == libc::AF_PACKET);
 
+pub(crate) const ETH_P_ARP: u16 = 0x0806;
 /// Every protocol (`ETH_P_ALL`).
 const ETH_P_ALL: u16 = 0x0003;
 

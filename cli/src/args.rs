@@ -233,6 +233,14 @@ pub struct Release {
     pub access: Access,
 }
 
+/// The longest ADD, in seconds: kubelet gives a sandbox 4 minutes, CRI-O gives its network 5 more, and whereabouts, which
+/// outlives a Multus that the runtime has killed, ends after 2.
+///
+/// Source: Kubernetes, `cri-client/pkg/remote_runtime.go: RunPodSandbox`; CRI-O, `server/sandbox_network.go: networkStart`;
+/// whereabouts, `pkg/types/types.go: AddTimeLimit`.
+#[cfg(feature = "cluster")]
+const GRACE: u64 = (4 + 5 + 2) * 60;
+
 /// Options of `rdmanet import`.
 #[cfg(feature = "cluster")]
 #[derive(clap::Args, Clone, Debug)]
@@ -246,8 +254,8 @@ pub struct Import {
     /// Also switch the networks to their pools
     #[arg(long)]
     pub switch: bool,
-    /// How long an ADD of the old plugin may still run after its network was switched
-    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    /// How long an ADD of the old plugin may still run after its network was switched (docs/migrate.md)
+    #[arg(long, value_name = "SECONDS", default_value_t = GRACE)]
     pub grace: u64,
     /// Files copied from nodes: stores of nv-ipam, or data directories of host-local; repeatable
     #[arg(long = "from", value_name = "PATH")]

@@ -5,12 +5,16 @@ pub mod pods;
 pub mod snapshot;
 
 use crate::output::CommandError;
+use api::IpPool;
 use api::client::proxy;
 use common::cni::error::causes;
+use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::fmt::rfc2822;
 use kube::api::ListParams;
+use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
-use kube::core::Status;
-use kube::{Api, Client, Config, ResourceExt};
+use kube::core::{Request, Status};
+use kube::{Api, Client, Config, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
@@ -141,6 +145,28 @@ fn refused(doing: &str, status: &Status) -> String {
     }
 }
 
+/// The time of the API server's clock, which also stamps the times in objects. Each of its responses has it in the header
+/// `Date`, with or without an error.
+///
+/// # Errors
+/// The API server does not respond, or a proxy removes the header.
+pub async fn server_time(client: &Client) -> Result<Timestamp, CommandError> {
+    const DOING: &str = "read the time of the API server";
+    let one = ListParams::default().limit(1);
+    let request = Request::new(IpPool::url_path(&(), None)).list(&one);
+    let request = request.map_err(|e| explain(DOING, &kube::Error::BuildRequest(e)))?;
+    let response = client.send(request.map(Body::from)).await;
+    let response = response.map_err(|e| explain(DOING, &e))?;
+    let date = response.headers().get("date").and_then(|date| date.to_str().ok());
+    date.and_then(|date| rfc2822::parse(date).ok())
+        .map(|date| date.timestamp())
+        .ok_or_else(|| {
+            CommandError(format!(
+                "cannot {DOING}: its response has no header Date; connect without the proxy that removes it"
+            ))
+        })
+}
+
 /// Lists all objects of `api`, page by page.
 ///
 /// # Errors
@@ -184,3 +210,6 @@ pub async fn list_if_known<K: Clone + DeserializeOwned + Debug>(
 pub fn full_name(object: &impl ResourceExt) -> String {
     format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any())
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,7 +12,8 @@
 //! 3. Once no network names the old plugin and its last ADD must have ended, the addresses in use are read again and the
 //!    pool is opened. From then on, each run returns the addresses of ended pods to the pool.
 //!
-//! Invariant: the two plugins never allocate from one range at the same time.
+//! Invariant: the two plugins never allocate from one range at the same time, if no ADD of the old plugin lasts longer than
+//! the option `--grace`.
 //!
 //! Invariant: nothing of the old plugin is changed.
 //!
@@ -29,6 +30,7 @@ pub mod source;
 pub mod whereabouts;
 
 use crate::args::{Import, Source};
+use crate::cluster::server_time;
 use crate::cluster::snapshot::Snapshot;
 use crate::output::{CommandError, Outcome, Output};
 use crate::table::{Table, wrapped};
@@ -43,6 +45,8 @@ use std::fmt::Write;
 /// # Errors
 /// The cluster does not respond, or a pool has changed in between.
 pub async fn run(client: &Client, options: &Import) -> Result<Output, CommandError> {
+    // An ADD that has ended by now has left its allocation in what is read afterwards.
+    let now = server_time(client).await?;
     let mut data = match options.source {
         Source::Whereabouts => whereabouts::read(client).await?,
         Source::NvIpam => nv_ipam::read(client, &options.files).await?,
@@ -52,7 +56,7 @@ pub async fn run(client: &Client, options: &Import) -> Result<Output, CommandErr
     let outlook = PlanOptions {
         source: options.source.name(),
         grace: std::time::Duration::from_secs(options.grace),
-        now: k8s_openapi::jiff::Timestamp::now(),
+        now,
         switch: options.switch,
     };
     let (mut steps, refused) = plan(&data, &snapshot, &outlook);
@@ -118,7 +122,7 @@ fn answer(data: &SourceData, steps: &[Step], options: &Import) -> Output {
 fn json_step(step: &Step) -> Value {
     json!({
         "pool": step.pool, "from": step.keys, "state": step.state(), "message": step.describe(false),
-        "inUse": step.in_use, "ended": step.ended,
+        "inUse": step.in_use, "late": step.late, "ended": step.ended,
         "networks": step.networks.iter().map(|network| &network.name).collect::<Vec<_>>(),
         "spec": step.spec,
     })

@@ -3,6 +3,8 @@
 //!
 //! Invariant: an address is in use if the old plugin or a pod reports it. It has ended only if the pod that the old
 //! plugin names does not exist and no running pod reports the address.
+//!
+//! Invariant: an allocation that the old plugin made after the pool was opened is reported, and is in use from then on.
 
 use super::source::SourceAllocation;
 use crate::cluster::pods::PodFacts;
@@ -20,30 +22,33 @@ pub const NETWORK_STATUS: &str = "network-status of";
 pub struct Allocations {
     /// The allocations in use.
     pub in_use: Vec<SourceAllocation>,
+    /// Those in use that the old plugin made after the pool was opened.
+    pub late: Vec<SourceAllocation>,
     /// The allocations whose pods are gone.
     pub ended: Vec<SourceAllocation>,
 }
 
-/// Separates the allocations in `subnets` that are in use from those that have ended. If the pool is open, only addresses
-/// that were `known` when it was opened count: our own plugin allocates all others.
+/// Separates the allocations in `subnets` that are in use from those that have ended. If the pool is open, an address that
+/// was not known when it was opened is an address of our own plugin, unless the old plugin has an allocation of it for a
+/// living pod.
 pub fn classify(
     allocations: &[SourceAllocation],
     pods: &[PodFacts],
     subnets: &[IpNetwork],
     at_opening: Option<&BTreeMap<Family, IntervalSet>>,
 ) -> Allocations {
-    let is_relevant = |ip: IpAddr| {
-        let old = at_opening.is_none_or(|known| {
+    let is_known = |ip: IpAddr| {
+        at_opening.is_none_or(|known| {
             known
                 .get(&Family::of(ip))
                 .is_some_and(|set| set.contains(bits(ip)))
-        });
-        old && subnets.iter().any(|subnet| subnet.contains(ip))
+        })
     };
+    let is_inside = |ip: IpAddr| subnets.iter().any(|subnet| subnet.contains(ip));
     let mut in_use: BTreeMap<IpAddr, SourceAllocation> = BTreeMap::new();
     for pod in pods.iter().filter(|pod| pod.is_running) {
         for interface in &pod.interfaces {
-            for address in interface.addresses().filter(|ip| is_relevant(*ip)) {
+            for address in interface.addresses().filter(|ip| is_inside(*ip) && is_known(*ip)) {
                 in_use.insert(
                     address,
                     SourceAllocation {
@@ -57,12 +62,17 @@ pub fn classify(
     }
     // An ended pod may keep its namespace for a moment. The DEL of the old plugin removes its allocation.
     let exists = |name: &str| pods.iter().any(|pod| pod.name == name);
-    let mut ended = Vec::new();
-    for one in allocations.iter().filter(|one| is_relevant(one.address)) {
+    let (mut late, mut ended) = (Vec::new(), Vec::new());
+    for one in allocations.iter().filter(|one| is_inside(one.address)) {
         if in_use.contains_key(&one.address) {
             continue;
         }
-        if one.pod.as_deref().is_none_or(exists) {
+        if !is_known(one.address) {
+            if may_live(one, pods) {
+                in_use.insert(one.address, one.clone());
+                late.push(one.clone());
+            }
+        } else if one.pod.as_deref().is_none_or(exists) {
             in_use.insert(one.address, one.clone());
         } else {
             ended.push(one.clone());
@@ -73,6 +83,16 @@ pub fn classify(
     ended.dedup_by_key(|one| one.address);
     Allocations {
         in_use: in_use.into_values().collect(),
+        late,
         ended,
     }
+}
+
+/// Whether the pod of an allocation may have its address. A pod that reports other addresses only has its name from an
+/// earlier pod, as in a StatefulSet.
+fn may_live(one: &SourceAllocation, pods: &[PodFacts]) -> bool {
+    let Some(name) = &one.pod else { return true };
+    pods.iter()
+        .filter(|pod| pod.name == *name)
+        .any(|pod| pod.interfaces.is_empty() || pod.interface_with(one.address).is_some())
 }

@@ -28,7 +28,7 @@ pub struct PlanOptions {
     pub source: &'static str,
     /// How long an ADD of the old plugin may still be running after its network was switched.
     pub grace: Duration,
-    /// The current time.
+    /// The time of the API server before it was asked for anything else.
     pub now: Timestamp,
     /// Whether to switch networks.
     pub switch: bool,
@@ -62,6 +62,8 @@ pub struct Step {
     pub object: Option<IpPool>,
     /// Addresses of the old plugin that are still in use.
     pub in_use: Vec<SourceAllocation>,
+    /// Addresses of `in_use` that the old plugin allocated after the pool was opened.
+    pub late: Vec<SourceAllocation>,
     /// Addresses of the old plugin whose pods are gone.
     pub ended: Vec<SourceAllocation>,
     /// Networks that still name the old plugin.
@@ -82,7 +84,7 @@ impl Step {
     pub fn state(&self) -> &'static str {
         if self.spec.node_selector.as_ref() == Some(&closed()) {
             "closed"
-        } else if !self.networks.is_empty() {
+        } else if !self.networks.is_empty() || !self.late.is_empty() {
             "conflict"
         } else if self.unready.is_some() {
             "not ready"
@@ -106,6 +108,16 @@ impl Step {
                 self.rounded
             );
         }
+        for one in &self.late {
+            let _ = write!(
+                text,
+                " {} allocated {} for {} ({}) after the pool was opened; the pool excludes the address from now on.",
+                self.record.source,
+                one.address,
+                one.pod.as_deref().unwrap_or("an unknown pod"),
+                one.reported_by
+            );
+        }
         let names: Vec<&str> = self
             .networks
             .iter()
@@ -126,6 +138,9 @@ impl Step {
                 " Its networks are switched; an ADD of {} may still run for {seconds} s. Next: run this command again after that time.",
                 self.record.source
             ),
+            ("conflict", _, _) if names.is_empty() => {
+                " Next: run rdmanet check, and delete one of two pods that have one address.".to_owned()
+            }
             ("conflict", switch, _) => format!(
                 " Network {} uses {} while the pool is open, so both plugins allocate its addresses{}; then run rdmanet check.",
                 names.join(" and "),
@@ -250,7 +265,7 @@ fn create(input: &PlanInput<'_>, group: &Group) -> Result<Step, String> {
         node_selector: group.nodes.clone(),
     };
     spec.node_selector = Some(closed());
-    let Allocations { in_use, ended } = classify(
+    let Allocations { in_use, late, ended } = classify(
         &known_allocations(data, &record, &spec),
         &snapshot.pods,
         &subnets(&spec.ranges),
@@ -264,6 +279,7 @@ fn create(input: &PlanInput<'_>, group: &Group) -> Result<Step, String> {
         record,
         object: None,
         in_use,
+        late,
         ended,
         networks: group.networks.clone(),
         switch: options.switch,
@@ -301,7 +317,7 @@ fn update(
         range.exclude.retain(|entry| !record.in_use.contains(entry));
     }
     let known = record.known();
-    let Allocations { in_use, ended } = classify(
+    let Allocations { in_use, late, ended } = classify(
         &known_allocations(data, record, &spec),
         &snapshot.pods,
         &subnets(&spec.ranges),
@@ -323,6 +339,7 @@ fn update(
         record: record.clone(),
         object: Some(pool.clone()),
         in_use,
+        late,
         ended,
         switch: options.switch && !left.is_empty(),
         networks: left,

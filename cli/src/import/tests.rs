@@ -317,6 +317,51 @@ fn an_address_that_is_only_reserved_is_excluded_when_the_pool_opens() {
 }
 
 #[test]
+fn a_late_allocation_of_the_old_plugin_is_reported_and_excluded() {
+    let reading = of_whereabouts(&[range("10.0.0.0/24")], &[]);
+    let closed = accepted(&steps(&reading, &Snapshot::default())[0]);
+    let next = |pool: IpPool, data: &SourceData| {
+        let mut snapshot = Snapshot::of(vec![pool], vec![], vec![]);
+        snapshot.pods.push(pod("late", "a", "10.0.0.9"));
+        // Its name is in an allocation of an earlier pod, and it has its address from the pool.
+        snapshot.pods.push(pod("web-0", "a", "10.0.0.20"));
+        steps(data, &snapshot).remove(0)
+    };
+    let mut opened = steps(
+        &SourceData::default(),
+        &Snapshot::of(vec![closed], vec![], vec![]),
+    )
+    .remove(0);
+    opened.spec.node_selector = None;
+    let open = accepted(&opened);
+
+    let entry = |pod: &str| json!({ "id": "c", "podref": pod });
+    let allocations = json!({ "9": entry("ml/late"), "10": entry("ml/gone"), "11": entry("ml/web-0") });
+    let records = object(
+        "10.0.0.0-24",
+        &json!({ "range": "10.0.0.0/24", "allocations": allocations }),
+    );
+    let data = of_whereabouts(&[], &[records]);
+    let found = next(open, &data);
+    assert_eq!((found.state(), found.is_unfinished()), ("conflict", true));
+    let text = found.describe(false);
+    assert!(
+        text.contains("allocated 10.0.0.9 for ml/late") && text.contains("rdmanet check"),
+        "{text}"
+    );
+    assert!(!text.contains("is left") && !text.contains("10.0.0.10"), "{text}");
+    assert_eq!(found.spec.ranges[0].exclude, ["10.0.0.9"]);
+
+    let later = next(accepted(&found), &data);
+    assert_eq!((later.state(), later.is_unfinished()), ("open", false));
+    assert!(
+        later.describe(false).contains("when these pods have ended"),
+        "{}",
+        later.describe(false)
+    );
+}
+
+#[test]
 fn a_pool_is_open_only_if_the_controller_has_accepted_it() {
     let reading = of_whereabouts(&[range("10.0.0.0/24")], &[]);
     let mut pool = accepted(&steps(&reading, &Snapshot::default())[0]);

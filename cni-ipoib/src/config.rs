@@ -51,7 +51,7 @@ pub const KEYS: [&str; 19] = [
     "delegateTimeout",
 ];
 
-/// The default time limit of an IPAM plugin. kubelet allows two minutes for a whole sandbox.
+/// The default time limit of an IPAM plugin. kubelet allows four minutes to start a sandbox, and two to stop it.
 const DELEGATE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The longest time limit of an IPAM plugin. Every runtime has given up on the sandbox by then.

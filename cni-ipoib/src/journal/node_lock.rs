@@ -12,7 +12,8 @@ use std::path::Path;
 use std::time::Duration;
 
 /// A call holds the lock for milliseconds, or for as long as a driver starts, since it releases the lock before it
-/// calls any plugin. But hundreds may wait when a node starts. A runtime allows two minutes for a whole sandbox.
+/// calls any plugin. But hundreds may wait when a node starts. kubelet allows four minutes to start a sandbox, and two
+/// to stop it.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The lock of one call. It ends with the value, or with the process.

@@ -185,6 +185,11 @@ impl RawConfig {
     }
 
     /// The parent named by `master` or chosen by a device plugin.
+    ///
+    /// # Caveats
+    /// With the capability `deviceID`, Multus also passes the device of a pod's annotation. The plugin cannot tell
+    /// it from the choice of a runtime that passes `runtimeConfig` alone, so networks leave the capability out
+    /// (docs/networks.md, Traps in Multus).
     fn written_parent(&self, dialect: Dialect, needs: Needs) -> Result<Master, Error> {
         let written = master::read(self.master.as_ref(), needs)?;
         let device = [&self.runtime_config.device_id, &self.device_id, &self.pci_bus_id];

@@ -32,7 +32,7 @@ fn networks() -> Vec<(&'static str, Value, Option<&'static str>)> {
     let ours = |name: &str, subnet: &str, keys: Value| {
         let mut conf = json!({
             "cniVersion": "1.1.0", "name": name, "type": "cni-ipoib",
-            "capabilities": { "ips": true, "mac": true, "infinibandGUID": true, "deviceID": true, "CNIDeviceInfoFile": true },
+            "capabilities": { "ips": true, "mac": true, "infinibandGUID": true, "CNIDeviceInfoFile": true },
             "ipam": { "type": "rdma-ipam", "ranges": [[{ "subnet": subnet }]], "cooldown": 0 },
         });
         conf.as_object_mut()

@@ -11,8 +11,7 @@ const RESOURCE: &str = "rdma/hca_shared";
 
 /// A network whose device plugin shares one adapter among all pods.
 fn shared_network(setup: &Setup) {
-    let mut conf = macvlan("rail0", "10.30.0.0/24");
-    conf["capabilities"]["deviceID"] = json!(true);
+    let conf = macvlan("rail0", "10.30.0.0/24");
     setup.network_of(&setup.namespace, "rail0", &conf.to_string(), Some(RESOURCE));
 }
 
@@ -64,6 +63,26 @@ fn the_kubelet_socket_takes_precedence_over_its_checkpoint_file() {
     });
 }
 
+/// Multus offers the device of the annotation if the kubelet gave none (`LoadDelegateNetConf` of its `pkg/types/conf.go`).
+#[test]
+fn a_pod_cannot_choose_a_device_unless_the_network_allows_it() {
+    Setup::run(|setup| {
+        let chosen = |network: &str| json!([{ "name": network, "deviceID": "0000:ff:1f.7" }]).to_string();
+        shared_network(setup);
+        let mut conf = macvlan("open", "10.31.0.0/24");
+        conf["capabilities"]["deviceID"] = json!(true);
+        setup.network_of(&setup.namespace, "open", &conf.to_string(), Some(RESOURCE));
+        let multus = setup.thin();
+        allocated(&[]);
+        let (sandbox, pod) = setup.pod("trainer", &chosen("rail0"));
+        multus.add(&sandbox, &pod).result();
+        let parent = sandbox.link("net1").parent;
+        assert_eq!(parent, Some(setup.node.link("eth0").index));
+        let (sandbox, pod) = setup.pod("chooser", &chosen("open"));
+        multus.add(&sandbox, &pod).refused(999, &["0000:ff:1f.7"]);
+    });
+}
+
 #[test]
 fn without_the_kubelet_add_is_refused_and_del_succeeds() {
     Setup::run(|setup| {
@@ -89,7 +108,6 @@ fn an_error_names_the_device_plugin_when_the_pod_requests_no_device() {
     Setup::run(|setup| {
         let mut conf = macvlan("rail0", "10.30.0.0/24");
         conf.as_object_mut().unwrap().remove("master");
-        conf["capabilities"]["deviceID"] = json!(true);
         setup.network_of(&setup.namespace, "rail0", &conf.to_string(), Some(RESOURCE));
         let multus = setup.thin();
         let (sandbox, pod) = setup.pod("trainer", "rail0");

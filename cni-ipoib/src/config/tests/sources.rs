@@ -131,6 +131,17 @@ fn a_device_plugins_choice_precedes_a_name() {
     assert_eq!(master(json!({})), Master::Resolved(ResolvedMaster::Unset));
 }
 
+/// A runtime other than Multus: CNI's CONVENTIONS.md has no key of the configuration for the device.
+#[test]
+fn a_runtime_may_pass_the_device_in_its_capability_alone() {
+    for program in ["cni-ipoib", "host-device"] {
+        let keys = json!({"runtimeConfig": {"deviceID": "0000:3b:00.1"}});
+        let config = Config::read(&call_with(program, keys, "")).unwrap();
+        let device = ResolvedMaster::Device("0000:3b:00.1".to_owned());
+        assert_eq!(config.master, Master::Resolved(device), "{program}");
+    }
+}
+
 #[test]
 fn a_pod_cannot_choose_an_address_unless_the_network_allows_it() {
     let cases = [

@@ -29,6 +29,19 @@ fn a_pod_gets_the_addresses_that_it_requests() {
     });
 }
 
+/// Multus passes them in `CNI_ARGS` to every network (`DelegateAdd` of its `pkg/multus/multus.go`).
+#[test]
+fn a_pod_gets_the_addresses_that_it_requests_without_a_capability_too() {
+    Setup::run(|setup| {
+        let mut conf = macvlan("rail0", "10.30.0.0/24");
+        conf.as_object_mut().unwrap().remove("capabilities");
+        setup.network("rail0", &conf);
+        let (sandbox, pod) = setup.pod("trainer", &asking(&json!({ "ips": ["10.30.0.77/24"] })));
+        setup.thin().add(&sandbox, &pod).result();
+        assert_eq!(sandbox.global("ib0"), ["10.30.0.77/24"]);
+    });
+}
+
 #[test]
 fn a_requested_address_in_use_is_refused_with_the_name_of_its_owner() {
     Setup::run(|setup| {

@@ -191,6 +191,7 @@ pub(crate) fn usage(
             unpublished: block.taken,
             by_name: block.reserved,
             resting: block.resting,
+            suspect: block.suspect,
         })
         .collect())
 }

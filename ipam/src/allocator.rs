@@ -66,6 +66,8 @@ pub(crate) const BRIEF: Duration = Duration::from_secs(10);
 pub trait Occupancy {
     /// The state of one address.
     fn state(&self, ip: IpAddr) -> Result<State, Error>;
+    /// Whether another host may still use an address that is free here.
+    fn must_probe(&self, ip: IpAddr) -> bool;
     /// The holder of a taken address, for a person.
     fn owner(&self, ip: IpAddr) -> String;
     /// The state of all addresses of a family.
@@ -85,7 +87,8 @@ pub struct Allocation {
     pub ip: IpAddr,
     /// Whether it is the next address of its range, so that the range continues after it.
     pub in_turn: bool,
-    /// Whether another host may still use it: it still rests, or another node could allocate it before.
+    /// Whether another host may still use it: it still rests, its last lease ended without DEL, the last probe
+    /// probably found a host, or another node could allocate it before.
     pub probe: bool,
 }
 
@@ -157,7 +160,7 @@ pub fn try_allocate(
             range: range.clone(),
             ip: request.ip,
             in_turn: false,
-            probe: matches!(state, State::Resting(_)),
+            probe: matches!(state, State::Resting(_)) || store.must_probe(request.ip),
         });
     }
     let mut listed = Listed::default();
@@ -249,7 +252,7 @@ fn next(set: &[Range], store: &impl Occupancy, listed: &mut Listed) -> Result<Al
                 range: range.clone(),
                 ip,
                 in_turn: true,
-                probe: false,
+                probe: store.must_probe(ip),
             });
         }
     }

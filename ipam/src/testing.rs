@@ -365,12 +365,33 @@ impl Fixture {
     /// Works on the store of this fixture's network, as the agent does.
     pub(crate) fn with_store<T>(&self, work: impl FnOnce(&Store) -> T) -> T {
         let place = Place::read(&self.call(&json!({})).conf).unwrap();
-        let node = Node {
+        work(&Store::new(&place, &self.node()).unwrap())
+    }
+
+    fn node(&self) -> Node<'_> {
+        Node {
             disk: &self.plugin.disk,
             clock: &self.plugin.clock,
             lock_wait: Duration::from_millis(200),
+        }
+    }
+
+    /// Ends the lease of `id` without DEL, as the agent does for a pod that is gone.
+    pub(crate) fn release_without_del(&self, id: &str) -> Result<bool, Error> {
+        let place = match self.place.strip_prefix("pools/") {
+            Some(pool) => Place::of_pool(self.data_dir(), &pool.parse().unwrap()),
+            None => Place::of_ranges(self.data_dir(), self.place),
         };
-        work(&Store::new(&place, &node).unwrap())
+        let node = self.node();
+        let store = Store::new(&place, &node)?;
+        let mut leases = store.leases()?.intact.into_iter();
+        let Some(stored) = leases.find(|stored| stored.lease.owner == attachment(id)) else {
+            return Ok(false);
+        };
+        match store.enter_existing()? {
+            Some(locked) => locked.release_unchanged(&stored),
+            None => Ok(false),
+        }
     }
 
     pub(crate) fn try_add(&self, id: &str) -> Result<CniResult, Error> {

@@ -96,6 +96,8 @@ pub struct Usage {
     pub by_name: u64,
     /// Released addresses that may not be allocated yet.
     pub resting: u64,
+    /// Released addresses that this node probes before the next use, while another node may not have the block.
+    pub suspect: u64,
 }
 
 impl BlockRecord {
@@ -144,9 +146,9 @@ impl Usage {
             .saturating_add(self.resting)
     }
 
-    /// Whether no address of the block is leased or resting.
+    /// Whether no address of the block is leased, resting or suspect.
     pub fn is_idle(self) -> bool {
-        self.leased == 0 && self.resting == 0
+        self.leased == 0 && self.resting == 0 && self.suspect == 0
     }
 }
 

@@ -48,6 +48,10 @@ impl Occupancy for Memory {
             .map_or(State::Free, |rest| State::Resting(*rest)))
     }
 
+    fn must_probe(&self, _ip: IpAddr) -> bool {
+        false
+    }
+
     fn owner(&self, _ip: IpAddr) -> String {
         "eth0 of container other".to_owned()
     }

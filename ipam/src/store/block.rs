@@ -8,6 +8,7 @@ use crate::range::{Family, bits, whole};
 use common::cni::{Attachment, Error};
 use ipnetwork::IpNetwork;
 use std::net::IpAddr;
+use std::time::Duration;
 
 /// A lease with its file. A repeated ADD keeps the file, though it may move the lease to another namespace. A
 /// new lease of the same owner is another file.
@@ -37,6 +38,9 @@ pub struct BlockUse {
     pub reserved: u64,
     /// Released addresses that still rest.
     pub resting: u64,
+    /// Addresses whose last lease ended without DEL, less than the pool's quarantine ago. This node probes such an
+    /// address before the next use. A node that claims the block after a return does not.
+    pub suspect: u64,
 }
 
 impl BlockUse {
@@ -82,8 +86,11 @@ impl Locked<'_> {
     pub fn usage(&self, pool: Option<&PoolFile>, blocks: &[IpNetwork]) -> Result<Vec<BlockUse>, Error> {
         let taken = self.addresses()?;
         let reserved = self.reserved(pool, &taken)?;
-        let mut resting = self.named_addresses(&self.store.boot.join("resting"))?;
+        let released = self.named_addresses(&self.store.boot.join("resting"))?;
+        let (mut resting, mut suspect) = (released.clone(), released);
         resting.retain(|ip| self.rest_of(*ip).is_some());
+        let quarantine = pool.map_or(0, |pool| pool.quarantine_seconds);
+        suspect.retain(|ip| self.is_suspect(*ip, Duration::from_secs(quarantine.into())));
         let count = |ips: &[IpAddr], block: &IpNetwork| {
             let (family, numbers) = (Family::of(block.ip()), whole(*block));
             let inside = |ip: &&IpAddr| Family::of(**ip) == family && numbers.contains(bits(**ip));
@@ -93,6 +100,7 @@ impl Locked<'_> {
             taken: count(&taken, block),
             reserved: count(&reserved, block),
             resting: count(&resting, block),
+            suspect: count(&suspect, block),
         };
         Ok(blocks.iter().map(usage).collect())
     }
@@ -111,8 +119,9 @@ impl Locked<'_> {
         Ok(addresses.iter().filter(is_apart).copied().collect())
     }
 
-    /// Ends a lease if neither its file nor its content has changed: a repeated ADD moves a lease to the
-    /// container's new namespace within the same file. Returns whether it ended the lease.
+    /// Ends a lease without DEL, if neither its file nor its content has changed: a repeated ADD moves a lease to
+    /// the container's new namespace within the same file. Returns whether it ended the lease. The next use of its
+    /// addresses is probed: a process may hold open a namespace whose path is gone.
     ///
     /// # Errors
     /// As [`Locked::release`].
@@ -120,8 +129,11 @@ impl Locked<'_> {
         let path = self.store.lease_path(&stored.lease.owner);
         match self.store.identity(&path)? {
             Some(identity) if identity.inode == stored.inode => {
-                let unchanged = self.lease(&stored.lease.owner)?.as_ref() == Some(&stored.lease);
-                Ok(unchanged && self.release(&stored.lease.owner)?.is_some())
+                if self.lease(&stored.lease.owner)?.as_ref() != Some(&stored.lease) {
+                    return Ok(false);
+                }
+                self.note_without_del(&path)?;
+                Ok(self.release(&stored.lease.owner)?.is_some())
             }
             _ => Ok(false),
         }

@@ -2,8 +2,9 @@
 //! Makes and ends leases, and repairs what a killed process left of either.
 
 use super::error::{failed, is_full, is_nowhere};
-use super::lease::{Lease, after, date, end_line, ended, move_line};
+use super::lease::{Lease, after, date, end_line, ended, is_without_del, move_line, without_del_line};
 use super::{Locked, Sandbox, Store};
+use crate::allocator::Occupancy;
 use crate::config::Space;
 use crate::pool::{BlockState, PoolFile};
 use crate::range::Range;
@@ -254,6 +255,20 @@ impl Locked<'_> {
         full_is_false(moved, "hand over", path)
     }
 
+    /// Writes into the lease in `path` that no DEL ends it. The lease still exists then, because a process may die
+    /// between this line and the end. On a full disk the mark is lost, as the rest is.
+    pub(super) fn note_without_del(&self, path: &Path) -> Result<(), Error> {
+        let Store { node, .. } = self.store;
+        let content = node.disk.read(path).map_err(|e| failed("read", path, &e))?;
+        if is_without_del(&content) {
+            return Ok(());
+        }
+        let line = without_del_line(node.clock.now())
+            .map_err(|e| Error::caused(Code::INTERNAL, "cannot write the end of the lease as JSON", &e))?;
+        let appended = node.disk.append(path, &after(&content, line));
+        full_is_false(appended, "write to", path).map(drop)
+    }
+
     /// Writes the end into a lease. On a full disk the addresses skip their rest: DEL must not fail for that.
     fn stamp(&self, removing: &Path) -> Result<bool, Error> {
         let Store { node, .. } = self.store;
@@ -326,9 +341,9 @@ impl Locked<'_> {
         (hash >> 32) % SWEEP_EVERY == 0
     }
 
-    /// Checks up to `most` resting addresses, removes those that have finished resting, and returns their
-    /// number. It starts at a varying place: from a fixed start it would check the same ones while those
-    /// behind them pile up.
+    /// Checks up to `most` resting addresses, removes those that have finished resting and need no probe, and
+    /// returns their number. It starts at a varying place: from a fixed start it would check the same ones while
+    /// those behind them pile up.
     pub(crate) fn sweep(&self, most: usize) -> usize {
         let Store { node, boot, .. } = self.store;
         let names = node
@@ -342,7 +357,7 @@ impl Locked<'_> {
             .unwrap_or_default();
         let looked_at = names.iter().cycle().skip(start).take(most.min(names.len()));
         let ips = looked_at.filter_map(|name| name.to_str()?.parse().ok());
-        ips.filter(|ip| self.rest_of(*ip).is_none())
+        ips.filter(|ip| self.rest_of(*ip).is_none() && !self.must_probe(*ip))
             // A file that cannot be removed is left for the next sweep.
             .filter(|ip| node.disk.unlink(&self.store.resting_path(*ip)).is_ok())
             .count()

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The file of a lease: one line of JSON when it is made, one more for each new namespace of its container,
-//! and one when it ends.
+//! one if it ends without DEL, and one when it ends.
 //!
 //! ```text
 //! {"container":"3f…","ifname":"net1","network":"rail0","pod":"default/a","uid":"0d6c…","netns":{"path":"/run/netns/b","device":4,"inode":4026532},
 //!  "since":"2026-01-01T00:00:00Z","boottime_ms":912345,"result":{…}}
 //! {"moved":"2026-01-01T00:30:00Z","boottime_ms":2712345,"netns":{"path":"/run/netns/c","device":4,"inode":4026533}}
+//! {"without_del":"2026-01-01T01:00:00Z"}
 //! {"released":"2026-01-01T01:00:00Z","boottime_ms":4512345}
 //! ```
 //!
@@ -73,6 +74,12 @@ struct Move {
     uid: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     netns: Option<NetnsFile>,
+}
+
+/// No DEL ends the lease: the agent or a person does.
+#[derive(Serialize, Deserialize)]
+struct WithoutDel {
+    without_del: String,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -206,6 +213,21 @@ pub(super) fn move_line(
     })?;
     line.push(b'\n');
     Ok(line)
+}
+
+/// The line before the end of a lease that no DEL ends.
+pub(super) fn without_del_line(now: SystemTime) -> Result<Vec<u8>, serde_json::Error> {
+    let mut line = serde_json::to_vec(&WithoutDel {
+        without_del: date(now),
+    })?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// Whether no DEL ended the lease.
+pub(super) fn is_without_del(content: &[u8]) -> bool {
+    let mut lines = content.split(|byte| *byte == b'\n');
+    lines.any(|line| object::<WithoutDel>(line).is_ok())
 }
 
 /// The line that ends a lease.

@@ -2,9 +2,9 @@
 //! Queries of the store: the holder of an address, the free addresses, the leases.
 
 use super::error::{failed, is_full};
-use super::lease::{Lease, ended};
+use super::lease::{Lease, ended, is_without_del};
 use super::{Locked, Store};
-use crate::allocator::{Occupancy, Occupied, Resting, State};
+use crate::allocator::{BRIEF, Occupancy, Occupied, Resting, State};
 use crate::interval::IntervalSet;
 use crate::range::{Family, Range, bits, single};
 use common::cni::{Attachment, Code, ContainerId, Error, IfName};
@@ -93,6 +93,20 @@ impl Occupancy for Locked<'_> {
         Ok(found)
     }
 
+    /// Until a later lease of `ip`, its last one decides: no DEL ended that lease, or its probe probably found
+    /// another host.
+    fn must_probe(&self, ip: IpAddr) -> bool {
+        let content = self.store.node.disk.read(&self.store.resting_path(ip));
+        let content = content.unwrap_or_default();
+        let Ok(lease) = Lease::from_file(&content) else {
+            return false;
+        };
+        let mut ips = lease.result.ips.iter();
+        let was_probed = ips.any(|it| it.probe && it.address.ip() == ip);
+        let is_brief = || ended(&content).is_some_and(|ended| ended.saturating_sub(lease.since_boot) < BRIEF);
+        is_without_del(&content) || (was_probed && is_brief())
+    }
+
     fn cursor(&self, range: &Range) -> Option<IpAddr> {
         let path = self.store.network.join("cursors").join(range.to_string());
         let content = self.store.node.disk.read(&path).ok()?;
@@ -108,6 +122,17 @@ impl Locked<'_> {
         // A time in the future was not written by this kernel's clock.
         let rested = node.clock.since_boot().ok()?.checked_sub(ended(&content)?)?;
         self.cooldown.checked_sub(rested).filter(|rest| !rest.is_zero())
+    }
+
+    /// Whether the last lease of `ip` ended without DEL less than `within` ago.
+    pub(super) fn is_suspect(&self, ip: IpAddr, within: Duration) -> bool {
+        let Store { node, .. } = self.store;
+        let since = || {
+            let content = node.disk.read(&self.store.resting_path(ip)).ok()?;
+            let ended = ended(&content).filter(|_| is_without_del(&content))?;
+            node.clock.since_boot().ok()?.checked_sub(ended)
+        };
+        since().is_some_and(|since| since < within)
     }
 
     /// Every address that has a file in `addresses/`.

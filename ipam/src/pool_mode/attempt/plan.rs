@@ -141,7 +141,7 @@ fn requested(
             ),
         ));
     }
-    let rests = require_free(request.ip, locked)?;
+    let may_be_used = require_free(request.ip, locked)?;
     let granted = replies.granted.contains(&request.ip);
     let taken_over = is_taken_over(ranges, request.ip, locked);
     let here = matches!(place, AddressPlace::Here(_)) || granted;
@@ -149,7 +149,7 @@ fn requested(
         range: range.clone(),
         ip: request.ip,
         in_turn: false,
-        probe: rests || granted || taken_over,
+        probe: may_be_used || granted || taken_over,
     }))
 }
 
@@ -174,7 +174,8 @@ fn given(ranges: &PoolRanges, ip: IpAddr, locked: &Locked) -> Result<Allocation,
     })
 }
 
-/// Fails if an attachment of this node holds `ip`. Returns whether `ip` rests.
+/// Fails if an attachment of this node holds `ip`. Returns whether another host may still use `ip`, because it rests
+/// or must be probed.
 fn require_free(ip: IpAddr, locked: &Locked) -> Result<bool, Error> {
     let state = locked.state(ip)?;
     if state == State::Taken {
@@ -184,7 +185,7 @@ fn require_free(ip: IpAddr, locked: &Locked) -> Result<bool, Error> {
             format!("address {ip} is in use by {owner}"),
         ));
     }
-    Ok(matches!(state, State::Resting(_)))
+    Ok(matches!(state, State::Resting(_)) || locked.must_probe(ip))
 }
 
 /// Whether `ip` lies in a block that changed hands and was not used here since, so that a pod of another node

@@ -131,6 +131,46 @@ fn an_address_of_a_taken_over_block_is_probed_until_used_here() {
     );
 }
 
+/// A node with one address, whose lease the agent ended without DEL. The address has rested.
+fn without_del() -> Fixture {
+    let fixture = fixture(&pool("rail0", &["10.0.0.33/32"]));
+    assert_eq!(add(&fixture, "a").unwrap(), given("10.0.0.33", false));
+    fixture.pass(Duration::from_secs(60));
+    assert!(fixture.release_without_del("a").unwrap());
+    fixture.pass(Duration::from_secs(31));
+    fixture
+}
+
+#[test]
+fn an_address_whose_lease_ended_without_del_is_probed_until_it_is_used_again() {
+    let fixture = without_del();
+    assert_eq!(add(&fixture, "b").unwrap(), given("10.0.0.33", true));
+    fixture.pass(Duration::from_secs(60));
+    fixture.del("b").unwrap();
+    fixture.pass(Duration::from_secs(31));
+    assert_eq!(add(&fixture, "c").unwrap(), given("10.0.0.33", false));
+}
+
+#[test]
+fn a_requested_address_whose_lease_ended_without_del_is_probed() {
+    let fixture = without_del();
+    let call = fixture.call(&json!({PROBES: true, "runtimeConfig": {"ips": ["10.0.0.33"]}}));
+    let result = fixture.plugin.add(&call, &attachment("b"), Path::new("/netns"));
+    assert!(result.unwrap().ips[0].probe);
+}
+
+#[test]
+fn an_address_that_another_host_answered_for_is_probed_again() {
+    let fixture = without_del();
+    for id in ["b", "c"] {
+        assert_eq!(add(&fixture, id).unwrap(), given("10.0.0.33", true), "{id}");
+        // The probe finds a host with the address, so ADD fails and ends the lease.
+        fixture.pass(Duration::from_secs(1));
+        fixture.del(id).unwrap();
+        fixture.pass(Duration::from_secs(31));
+    }
+}
+
 #[test]
 fn an_address_that_any_node_may_have_used_is_probed() {
     let fixture = fixture(&pool("rail0", &[]));

@@ -2,7 +2,7 @@
 //! Addresses in cooldown for pods whose main plugin probes them.
 
 use super::single;
-use crate::testing::{Fixture, attachment};
+use crate::testing::{Fault, Fixture, attachment};
 use common::cni::dispatch::Plugin;
 use common::cni::{Args, Code, Error, PROBES};
 use serde_json::json;
@@ -123,4 +123,62 @@ fn an_old_version_gets_no_resting_address() {
             .unwrap_err();
         assert_eq!(error.code, Code::TRY_AGAIN, "{more}: {error}");
     }
+}
+
+#[test]
+fn an_address_of_a_range_whose_lease_ended_without_del_is_probed() {
+    let fixture = single("10.0.0.4/32");
+    add(&fixture, "a", "p").unwrap();
+    fixture.pass(Duration::from_secs(60));
+    assert!(fixture.release_without_del("a").unwrap());
+    fixture.pass(Duration::from_secs(31));
+    assert_eq!(add(&fixture, "b", "p").unwrap(), probed("10.0.0.4"));
+    fixture.pass(Duration::from_secs(60));
+    fixture.del("b").unwrap();
+    fixture.pass(Duration::from_secs(31));
+    assert_eq!(add(&fixture, "c", "p").unwrap(), [("10.0.0.4".to_owned(), false)]);
+}
+
+#[test]
+fn a_sweep_keeps_the_addresses_that_must_be_probed() {
+    let fixture = single("10.0.0.0/29");
+    for id in ["a", "b"] {
+        add(&fixture, id, "p").unwrap();
+    }
+    fixture.pass(Duration::from_secs(60));
+    fixture.release_without_del("a").unwrap();
+    fixture.del("b").unwrap();
+    fixture.pass(Duration::from_secs(31));
+    fixture.with_store(|store| store.enter().unwrap().sweep(usize::MAX));
+    assert_eq!(fixture.names("resting"), ["10.0.0.1"]);
+}
+
+#[test]
+fn a_release_without_del_that_is_killed_at_any_step_keeps_the_mark() {
+    let mut at = 0;
+    loop {
+        let fixture = single("10.0.0.4/32");
+        add(&fixture, "a", "p").unwrap();
+        fixture.pass(Duration::from_secs(60));
+        fixture.fault(Fault::Die { at, torn: true });
+        // The result does not matter here: the process may have been killed after its last change.
+        let _ = fixture.release_without_del("a");
+        let met = fixture.fault_was_met();
+        fixture.fault(Fault::None);
+        // The next call finishes the release, or the agent repeats it.
+        fixture.with_store(|store| drop(store.enter().unwrap()));
+        fixture.release_without_del("a").unwrap();
+        fixture.assert_sound(&format!("the release died at {at}"));
+        fixture.pass(Duration::from_secs(31));
+        assert_eq!(
+            add(&fixture, "b", "p").unwrap(),
+            probed("10.0.0.4"),
+            "the release died at {at}"
+        );
+        if !met {
+            break;
+        }
+        at += 1;
+    }
+    assert!(at >= 4, "{at} steps were tried, which cannot be all");
 }

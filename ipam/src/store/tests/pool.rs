@@ -203,6 +203,25 @@ fn a_block_is_idle_once_no_address_is_held_or_rests() {
 }
 
 #[test]
+fn a_block_keeps_an_address_whose_lease_ended_without_del_for_a_quarantine() {
+    let fixture = single("10.0.0.0/24");
+    fixture.add("a");
+    fixture.release_without_del("a").unwrap();
+    let usage = || {
+        let blocks = ["10.0.0.0/28".parse().unwrap()];
+        fixture.with_store(|store| store.enter().unwrap().usage(Some(&pool(1)), &blocks).unwrap())
+    };
+    fixture.pass(Duration::from_secs(31));
+    let suspect = BlockUse {
+        suspect: 1,
+        ..BlockUse::default()
+    };
+    assert_eq!(usage(), [suspect]);
+    fixture.pass(Duration::from_secs(pool(1).quarantine_seconds.into()));
+    assert_eq!(usage(), [BlockUse::default()]);
+}
+
+#[test]
 fn a_lease_is_released_only_if_it_is_unchanged() {
     let fixture = single("10.0.0.0/24");
     fixture.add("a");

@@ -30,6 +30,7 @@ impl World {
             unpublished: u64::from(leased && !published),
             resting: u64::from(self.machines[machine].lease == Lease::Releasing),
             by_name: 0,
+            suspect: 0,
         }
     }
 

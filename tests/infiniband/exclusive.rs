@@ -71,7 +71,8 @@ fn move_device(node: &Node, pod: &Pod<'_>, name: &str, rename: Option<&str>) {
     };
     let journal = Journal::new(&node.path("state"), "net-a");
     journal.open(&attachment).unwrap().begin(intent).unwrap();
-    transfer::hand_over(&mut Namespaces::open(Some(&netns)).unwrap(), &grant).unwrap();
+    let mut kernel = Namespaces::open(Some(&netns)).unwrap();
+    transfer::hand_over(&mut kernel, &node.path("state"), &grant).unwrap();
 }
 
 fn conf(node: &Node) -> Conf {
@@ -113,7 +114,7 @@ fn the_ipoib_link_of_a_moved_device_is_found_in_the_pod_or_on_the_node() {
         let (grant, guid) = grant_of("ib1", None);
         let netns = pod.open();
         let mut kernel = Namespaces::open(Some(&netns)).unwrap();
-        transfer::hand_over(&mut kernel, &grant).unwrap();
+        transfer::hand_over(&mut kernel, &node.path("state"), &grant).unwrap();
         let (side, link) = transfer::reappeared(&mut kernel, guid)
             .unwrap()
             .expect("its link is in no namespace");
@@ -123,7 +124,7 @@ fn the_ipoib_link_of_a_moved_device_is_found_in_the_pod_or_on_the_node() {
             .iter()
             .any(|seen| seen.index == link.index);
         assert!(sees, "{} is not in the namespace of the {side:?}", link.name);
-        assert!(transfer::bring_back(&mut kernel, &grant.device).unwrap());
+        assert!(transfer::bring_back(&mut kernel, &node.path("state"), &grant.device).unwrap());
         let (side, _) = transfer::reappeared(&mut kernel, guid)
             .unwrap()
             .expect("its link did not come back");

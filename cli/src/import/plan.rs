@@ -118,34 +118,60 @@ impl Step {
                 one.reported_by
             );
         }
-        let names: Vec<&str> = self
-            .networks
-            .iter()
-            .map(|network| network.name.as_str())
-            .collect();
-        let ipam = format!(r#"{{"type": "rdma-ipam", "pool": "{}"}}"#, self.pool);
-        let next = match (self.state(), self.switch, self.wait) {
-            ("closed", false, _) if !names.is_empty() => format!(
-                " Next: give network {} the ipam section {ipam}, by hand or with --switch; new pods then wait until the pool is open.",
-                names.join(" and ")
+        for (network, owner) in self.networks.iter().filter_map(|one| Some((one, one.owner()?))) {
+            let _ = write!(
+                text,
+                " Network {} belongs to {owner}, whose operator would undo a switch, so --switch switches no network of this pool: give {owner} the ipam section {}, or replace it by a network of your own (docs/networks.md).",
+                network.name,
+                self.ipam()
+            );
+        }
+        text.push_str(&self.describe_next(dry));
+        text
+    }
+
+    /// The `ipam` section of a network of the pool.
+    fn ipam(&self) -> String {
+        format!(r#"{{"type": "rdma-ipam", "pool": "{}"}}"#, self.pool)
+    }
+
+    /// What comes next.
+    fn describe_next(&self, dry: bool) -> String {
+        let names = |wanted: fn(&&Network) -> bool| -> String {
+            let names = self
+                .networks
+                .iter()
+                .filter(wanted)
+                .map(|network| network.name.as_str());
+            names.collect::<Vec<_>>().join(" and ")
+        };
+        let (all, own) = (names(|_| true), names(|network| network.owner().is_none()));
+        match (self.state(), self.switch, self.wait) {
+            ("closed", false, _) if !own.is_empty() => format!(
+                " Next: give network {own} the ipam section {}, by hand{}; new pods then wait until the pool is open.",
+                self.ipam(),
+                if are_own(&self.networks) { " or with --switch" } else { "" }
             ),
-            ("closed", true, _) if !names.is_empty() => format!(
-                " Network {} {} switched; new pods wait until the pool is open. Next: run this command again.",
-                names.join(" and "),
+            ("closed", true, _) if !own.is_empty() => format!(
+                " Network {own} {} switched; new pods wait until the pool is open. Next: run this command again.",
                 if dry { "would be" } else { "is" }
             ),
+            ("closed", _, _) if !all.is_empty() => " Next: run this command again after that; new pods then wait until the pool is open.".to_owned(),
             ("closed", _, Some(seconds)) => format!(
                 " Its networks are switched; an ADD of {} may still run for {seconds} s. Next: run this command again after that time.",
                 self.record.source
             ),
-            ("conflict", _, _) if names.is_empty() => {
+            ("conflict", _, _) if all.is_empty() => {
                 " Next: run rdmanet check, and delete one of two pods that have one address.".to_owned()
             }
             ("conflict", switch, _) => format!(
-                " Network {} uses {} while the pool is open, so both plugins allocate its addresses{}; then run rdmanet check.",
-                names.join(" and "),
+                " Network {all} uses {} while the pool is open, so both plugins allocate its addresses{}; then run rdmanet check.",
                 self.record.source,
-                if switch { ": the network is switched now" } else { ": switch the network at once with --switch" }
+                match switch {
+                    true => ": the network is switched now",
+                    false if are_own(&self.networks) => ": switch the network at once with --switch",
+                    false => ": change it at once",
+                }
             ),
             ("closed" | "not ready", _, _) => format!(
                 " The pool is not ready: {}. Next: run this command again when its condition Ready is True.",
@@ -153,9 +179,7 @@ impl Step {
             ),
             _ if self.in_use.is_empty() => format!(" Nothing of {} is left.", self.record.source),
             _ => " Next: run this command again when these pods have ended; the pool then gets their addresses.".to_owned(),
-        };
-        text.push_str(&next);
-        text
+        }
     }
 
     fn describe_action(&self, dry: bool) -> String {
@@ -282,7 +306,7 @@ fn create(input: &PlanInput<'_>, group: &Group) -> Result<Step, String> {
         late,
         ended,
         networks: group.networks.clone(),
-        switch: options.switch,
+        switch: options.switch && are_own(&group.networks),
         wait: None,
         unready: None,
         rounded: 0,
@@ -341,7 +365,7 @@ fn update(
         in_use,
         late,
         ended,
-        switch: options.switch && !left.is_empty(),
+        switch: options.switch && !left.is_empty() && are_own(&left),
         networks: left,
         wait,
         unready,
@@ -352,6 +376,12 @@ fn update(
         step.action = Action::Keep;
     }
     Ok(step)
+}
+
+/// Whether no operator would undo a switch of these networks. If it would for one of them, none is switched: the pods of the
+/// others would wait until that one is switched too.
+fn are_own(networks: &[Network]) -> bool {
+    networks.iter().all(|network| network.owner().is_none())
 }
 
 /// Why the controller has not accepted the current spec of `pool`; `None` if it has.

@@ -53,6 +53,9 @@ pub struct Group {
     pub networks: Vec<Network>,
 }
 
+/// The annotation that the SR-IOV network operator gives to its networks (`pkg/consts/constants.go: OwnerRefAnnotation`).
+const SRIOV_OWNER: &str = "sriovnetwork.openshift.io/owner-ref";
+
 /// A network attachment definition.
 #[derive(Clone, Debug)]
 pub struct Network {
@@ -118,6 +121,24 @@ impl Network {
             ipam,
             changed: changed.or_else(|| definition.creation_timestamp().map(|time| time.0)),
             object: definition,
+        })
+    }
+
+    /// Kind and name of the object whose operator writes this network; `None` if there is none.
+    ///
+    /// Source: NVIDIA's network operator sets a controller reference and renders the network again (`pkg/state/state_skel.go:
+    /// createOrUpdateObjs`). The SR-IOV network operator sets its annotation, or a reference that names no controller, and
+    /// restores each change at once (`controllers/generic_network_controller.go: Reconcile`).
+    pub fn owner(&self) -> Option<String> {
+        let mut references = self.object.owner_references().iter();
+        let owner = references.find(|owner| {
+            owner.controller == Some(true) || owner.api_version.starts_with("sriovnetwork.openshift.io/")
+        });
+        let owner = owner.map(|owner| format!("{} {}", owner.kind, owner.name));
+        owner.or_else(|| {
+            // For example `SriovNetwork.sriovnetwork.openshift.io/namespace/name`.
+            let (kind, name) = self.object.annotations().get(SRIOV_OWNER)?.split_once('/')?;
+            Some(format!("{} {name}", kind.split('.').next().unwrap_or(kind)))
         })
     }
 

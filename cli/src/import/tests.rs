@@ -495,6 +495,58 @@ fn an_imported_host_local_range_keeps_its_default_gateway() {
 }
 
 #[test]
+fn a_network_of_an_operator_is_not_switched_and_its_owner_is_named() {
+    let controlled = json!({ "ownerReferences": [{
+        "apiVersion": "mellanox.com/v1alpha1", "kind": "MacvlanNetwork", "name": "rail0", "uid": "u", "controller": true,
+    }] });
+    let unmarked = json!({ "ownerReferences": [{
+        "apiVersion": "sriovnetwork.openshift.io/v1", "kind": "SriovIBNetwork", "name": "rail0", "uid": "u",
+    }] });
+    let annotation = "SriovNetwork.sriovnetwork.openshift.io/sriov/rail0";
+    let annotated = json!({ "annotations": { "sriovnetwork.openshift.io/owner-ref": annotation } });
+    let switch = PlanOptions {
+        switch: true,
+        ..OPTIONS
+    };
+    for (metadata, owner) in [
+        (controlled, "belongs to MacvlanNetwork rail0,"),
+        (unmarked, "belongs to SriovIBNetwork rail0,"),
+        (annotated, "belongs to SriovNetwork sriov/rail0,"),
+    ] {
+        let mut owned = network("rail0", &range("10.0.0.0/24"));
+        let mut object = serde_json::to_value(&owned.object).unwrap();
+        for (key, value) in metadata.as_object().unwrap() {
+            object["metadata"][key] = value.clone();
+        }
+        owned.object = serde_json::from_value(object).unwrap();
+        let networks = vec![owned.clone(), network("own", &range("10.0.0.0/24"))];
+        let reading = whereabouts::interpret(networks, &[], &[]);
+        let first = plan(&reading, &Snapshot::default(), &switch).0.remove(0);
+        let snapshot = Snapshot::of(vec![accepted(&first)], vec![], vec![]);
+        for step in [first, plan(&reading, &snapshot, &switch).0.remove(0)] {
+            assert!(!step.switch && step.is_unfinished(), "{step:?}");
+            let text = step.describe(false);
+            assert!(
+                text.contains(owner) && text.contains(r#"{"type": "rdma-ipam""#),
+                "{text}"
+            );
+            assert!(
+                text.contains("give network default/own the") && !text.contains("or with"),
+                "{text}"
+            );
+        }
+        // A reference that names no controller and no operator that restores its objects is no obstacle.
+        owned.object.metadata.annotations = None;
+        owned.object.metadata.owner_references = serde_json::from_value(json!([{
+            "apiVersion": "v1", "kind": "ConfigMap", "name": "release", "uid": "u",
+        }]))
+        .unwrap();
+        let reading = whereabouts::interpret(vec![owned], &[], &[]);
+        assert!(plan(&reading, &Snapshot::default(), &switch).0[0].switch);
+    }
+}
+
+#[test]
 fn a_switched_network_configuration_keeps_its_other_settings() {
     let before = json!({ "name": "n", "plugins": [
         { "type": "macvlan", "master": "eth0", "ipam": { "type": "whereabouts", "range": "10.0.0.0/24", "dns": { "nameservers": ["10.0.0.1"] } } },

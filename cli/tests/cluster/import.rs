@@ -331,6 +331,35 @@ async fn a_damaged_or_incomplete_import_is_reported_and_the_pool_stays_closed() 
     })
     .await;
 
+    // An operator would undo the switch of its network.
+    let own = |references: Value| async {
+        let mut object = networks(&site).get("rail0").await.unwrap();
+        object.metadata.owner_references = serde_json::from_value(references).unwrap();
+        let plain = PostParams::default();
+        networks(&site).replace("rail0", &plain, &object).await.unwrap();
+    };
+    own(json!([{
+        "apiVersion": "mellanox.com/v1alpha1", "kind": "MacvlanNetwork", "name": "rail0", "uid": "u", "controller": true,
+    }]))
+    .await;
+    let run = import(&["whereabouts", "--switch", "--dry-run"]);
+    assert!(
+        run.status == 1 && run.message().contains("belongs to MacvlanNetwork rail0"),
+        "{run:?}"
+    );
+    let run = import(&["whereabouts", "--switch"]);
+    assert!(
+        run.status == 1 && run.message().contains("belongs to MacvlanNetwork rail0"),
+        "{run:?}"
+    );
+    assert_eq!(ipam_of(&site, "rail0").await, rail0());
+    own(json!([])).await;
+    site.pools()
+        .delete("rail0", &DeleteParams::default())
+        .await
+        .unwrap();
+    until("the pool is gone", async || site.has_no_pool().await).await;
+
     // Of two networks on one range, only one is switched: the pool stays closed.
     let ipam = rail0();
     network(&site, "rail0-b", &ipam).await;

@@ -69,8 +69,8 @@ fn an_ipam_type_that_is_a_path_is_refused() {
 fn the_ipam_plugins_code_and_message_reach_the_runtime() {
     refused(
         r#"[ $CNI_COMMAND = DEL ] || { echo '{"code":133,"msg":"no address left","details":"pool 7"}'; exit 1; }"#,
-        133,
-        &["no address left", "pool 7"],
+        103,
+        &["no address left (code 133 of scripted)", "pool 7", "rdmanet error 103"],
     );
 }
 

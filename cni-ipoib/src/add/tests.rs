@@ -253,9 +253,14 @@ fn a_foreign_interface_with_the_name_is_not_touched() {
 fn the_delegates_error_is_passed_on_and_nothing_is_created() {
     for (script, code, text) in [
         (
-            "echo '{\"code\":110,\"msg\":\"pool is full\"}'; exit 1",
+            "echo '{\"code\":110,\"msg\":\"pool is full\",\"details\":\"rdmanet error 110\"}'; exit 1",
             Code::EXHAUSTED,
             "ranges: pool is full",
+        ),
+        (
+            "echo '{\"code\":999,\"msg\":\"no database\"}'; exit 1",
+            Code::DELEGATE,
+            "ranges: no database (code 999 of ranges)",
         ),
         ("echo nonsense", Code::DELEGATE, "something that is no CNI result"),
         ("exit 3", Code::DELEGATE, "ipam plugin ranges failed at ADD"),

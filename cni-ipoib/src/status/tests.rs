@@ -75,17 +75,17 @@ fn every_other_refusal_is_reported_as_not_available() {
 
 #[test]
 fn the_ipam_plugins_error_is_passed_on_in_one_of_two_codes() {
-    for (its, ours) in [
-        (50, Code::NOT_AVAILABLE),
-        (51, Code::LIMITED),
-        (7, Code::NOT_AVAILABLE),
-        (999, Code::NOT_AVAILABLE),
+    for (its, ours, more) in [
+        (50, Code::NOT_AVAILABLE, ""),
+        (51, Code::LIMITED, ""),
+        (7, Code::NOT_AVAILABLE, ""),
+        (999, Code::NOT_AVAILABLE, " (code 999 of ranges)"),
     ] {
         let script = format!("echo '{{\"code\":{its},\"msg\":\"pool is full\"}}'; exit 1");
         let fixture = Fixture::with(Ipam::running(&script));
         assert_eq!(
             refused(&fixture, &json!({})),
-            (ours.0, "ranges: pool is full".to_owned())
+            (ours.0, format!("ranges: pool is full{more}"))
         );
     }
 }

@@ -100,7 +100,8 @@ impl<'c> Delegate<'c> {
     /// ADD.
     ///
     /// # Errors
-    /// The delegate's own error, prefixed with its name, or [`Code::DELEGATE`].
+    /// The delegate's own error, prefixed with its name, or [`Code::DELEGATE`]. A code that has a meaning in the
+    /// delegate only becomes [`Code::DELEGATE`], and the message has the code.
     pub fn add(&self, attachment: &Attachment, netns: &Path) -> Result<CniResult, Error> {
         let stdout = self.run("ADD", Some(attachment), Some(netns), None)?;
         let document: Value =
@@ -196,11 +197,7 @@ impl<'c> Delegate<'c> {
 
     fn failure(&self, command: &str, output: &process::Output) -> Error {
         match serde_json::from_slice::<ErrorDocument>(&output.stdout) {
-            Ok(failure) => Error {
-                code: Code(failure.code),
-                msg: format!("{}: {}", self.plugin, failure.msg),
-                details: failure.details,
-            },
+            Ok(failure) => self.error(failure),
             Err(_) => Error::new(
                 Code::DELEGATE,
                 format!(
@@ -210,6 +207,23 @@ impl<'c> Delegate<'c> {
             )
             .with_details(excerpt(&output.stdout)),
         }
+    }
+
+    /// A plugin of this product marks its errors, so the meaning of its code is known. `skel` of libcni gives each plain
+    /// error of a Go plugin the code 999, which in this product is a bug.
+    fn error(&self, failure: ErrorDocument) -> Error {
+        let code = Code(failure.code);
+        let is_known = code.is_of_specification() || failure.details.ends_with(&code.mark());
+        let msg = format!("{}: {}", self.plugin, failure.msg);
+        let error = if is_known {
+            Error::new(code, msg)
+        } else {
+            Error::new(
+                Code::DELEGATE,
+                format!("{msg} (code {} of {})", code.0, self.plugin),
+            )
+        };
+        error.with_details(failure.details)
     }
 
     fn garbage(&self, stdout: &[u8], reason: &str) -> Error {

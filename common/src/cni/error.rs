@@ -65,6 +65,16 @@ impl Code {
     pub const API_UNREACHABLE: Self = Self(119);
     /// 999: a bug in the plugin (libcni's `ErrInternal`).
     pub const INTERNAL: Self = Self(999);
+
+    /// Whether the specification reserves this code. Codes from 100 on have a meaning of their own in each plugin.
+    pub(super) fn is_of_specification(self) -> bool {
+        self.0 < 100
+    }
+
+    /// The text at the end of the details of an error of this product.
+    pub(super) fn mark(self) -> String {
+        format!("{MARK}{}", self.0)
+    }
 }
 
 /// What stands before the code at the end of an error's details. Multus keeps message and details of a network's error and
@@ -117,7 +127,7 @@ impl Error {
     /// The JSON document for stdout. Its details end with [`MARK`] and the code exactly once: the details of
     /// an IPAM plugin's error end with the mark already.
     pub fn to_json(&self, version: Version) -> Value {
-        let mark = format!("{MARK}{}", self.code.0);
+        let mark = self.code.mark();
         let details = match self.details.as_str() {
             "" => mark,
             details if details.ends_with(&mark) => details.to_owned(),

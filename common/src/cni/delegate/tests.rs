@@ -71,18 +71,38 @@ fn a_delegates_result_of_an_old_version_is_accepted() {
     assert_eq!(result.ips[0].gateway, Some("10.0.0.1".parse().unwrap()));
 }
 
+/// The code and message of an ADD whose delegate fails with `code` and `details`.
+fn failed_with(code: u32, details: &str) -> (u32, String) {
+    let script = format!(r#"echo '{{"code":{code},"msg":"pool is full","details":"{details}"}}'; exit 1"#);
+    let error = add(&script, "", SECOND).unwrap_err();
+    assert_eq!(error.details, details);
+    (error.code.0, error.msg)
+}
+
 #[test]
 fn a_delegates_error_keeps_its_code_and_is_prefixed_with_its_name() {
-    let error = add(
-        r#"echo '{"code":110,"msg":"pool is full","details":"254 of 254"}'; exit 1"#,
-        "",
-        SECOND,
-    )
-    .unwrap_err();
-    assert_eq!(
-        (error.code, error.msg.as_str(), error.details.as_str()),
-        (Code(110), "x: pool is full", "254 of 254")
-    );
+    let ours = "x: pool is full".to_owned();
+    for code in [7, 11, 99] {
+        assert_eq!(failed_with(code, "254 of 254"), (code, ours.clone()));
+    }
+    for code in [100, 110, 999] {
+        let details = format!("254 of 254; rdmanet error {code}");
+        assert_eq!(failed_with(code, &details), (code, ours.clone()));
+    }
+}
+
+/// whereabouts, host-local and each other Go plugin: 999 for any error without a code.
+#[test]
+fn a_code_that_another_product_defines_is_named_in_the_message() {
+    for (code, details) in [
+        (100, ""),
+        (110, "254 of 254"),
+        (999, ""),
+        (110, "rdmanet error 1110"),
+    ] {
+        let text = format!("x: pool is full (code {code} of x)");
+        assert_eq!(failed_with(code, details), (103, text), "{details}");
+    }
 }
 
 #[test]

@@ -31,5 +31,6 @@ pub use route::rule::Rule;
 pub use route::saved::{Carried, Saved};
 #[cfg(test)]
 pub(crate) use route::tests::{cable, new};
+pub use route::virtual_function::FunctionState;
 pub use route::xdp::XdpMode;
 pub use socket::{Family, Socket};

@@ -82,9 +82,16 @@ pub(crate) fn run_on(hcas: usize, test: impl FnOnce(&Node) + Send) {
     });
 }
 
-/// Runs `test` with so many of the last HCAs as virtual functions of `softib0`.
+/// Runs `test` with so many of the last HCAs as virtual functions of `softib0`. Their ports are down until their link
+/// state is set.
 pub(crate) fn with_functions(node: &Node, functions: usize, test: impl FnOnce()) {
-    reload(node, &format!("{MODULE} functions={functions}"));
+    load(node, &format!("{MODULE} functions={functions}"));
+    let ports = PORTS.map(str::to_owned);
+    let (physical, virtual_ones) = ports.split_at(PORTS.len() - functions);
+    bring_up_ports(node, physical);
+    for port in virtual_ones {
+        node.ip(&format!("link set {port} up"));
+    }
     let outcome = catch_unwind(AssertUnwindSafe(test));
     reload(node, MODULE);
     outcome.unwrap_or_else(|failure| resume_unwind(failure));

@@ -7,8 +7,8 @@ use cni_ipoib::kernel::{
 };
 use cni_ipoib::{CniIpoib, OpenKernel, config::Paths};
 use common::netlink::{
-    Added, Address, Carried, Error, IpoibMode, Link, LinkChange, NetnsMode, NewLink, RdmaDevice, RdmaPort,
-    RouteEntry, Rule, Saved,
+    Added, Address, Carried, Error, FunctionState, IpoibMode, Link, LinkChange, NetnsMode, NewLink,
+    RdmaDevice, RdmaPort, RouteEntry, Rule, Saved,
 };
 use common::probe::Claim;
 use common::rdma::Guid;
@@ -237,6 +237,16 @@ impl VirtualFunctions for Faulty<'_> {
     ) -> Result<(), Error> {
         self.faults.netlink()?;
         self.kernel.set_function_guids(physical, number, node, port)
+    }
+
+    fn function_state(&mut self, physical: u32, number: u32) -> Result<Option<FunctionState>, Error> {
+        self.faults.netlink()?;
+        self.kernel.function_state(physical, number)
+    }
+
+    fn set_function_state(&mut self, physical: u32, number: u32, state: FunctionState) -> Result<(), Error> {
+        self.faults.netlink()?;
+        self.kernel.set_function_state(physical, number, state)
     }
 
     fn unbind_function(&mut self, function: &Function) -> io::Result<()> {

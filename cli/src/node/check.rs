@@ -102,7 +102,8 @@ fn state(port: &PortFacts) -> Option<Finding> {
     }
 }
 
-/// Cable and subnet manager decide about the state, whether the link of the port is in a pod or not.
+/// Cable, subnet manager and, for a virtual function, the physical function decide about the state, whether the link of
+/// the port is in a pod or not.
 fn infiniband_state(port: &PortFacts) -> Option<Finding> {
     let (name, phys) = (port.name(), port.port.phys_state.as_str());
     let one = match port.port.state {
@@ -120,7 +121,7 @@ fn infiniband_state(port: &PortFacts) -> Option<Finding> {
                 port.device.name
             ),
             format!(
-                "leave it out of NCCL_IB_HCA and of ib_write_bw -d; if it should carry traffic: mlxlink -d {} --port_state UP, then the cable",
+                "leave it out of NCCL_IB_HCA and of ib_write_bw -d; if it should carry traffic: mlxlink -d {} --port_state UP, then the cable; for a virtual function: ip link set PF vf N state auto",
                 port.device.name
             ),
         ),

@@ -75,8 +75,8 @@ fn plan_for(
     let mut snapshot = snapshot::take(context.kernel, &host.master, facts.path.clone(), carried)?;
     snapshot.port = facts.port;
     if let (Some(guid), Some(function)) = (moved.guid, &facts.function) {
-        function::physical_link(context.kernel, function)?;
-        snapshot = snapshot.of_function(function.clone(), guid);
+        let function = function::with_link_state(context.kernel, function)?;
+        snapshot = snapshot.of_function(function, guid);
     }
     Ok(Plan {
         interface: context.interface(grant),

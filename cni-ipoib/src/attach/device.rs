@@ -88,7 +88,7 @@ fn await_carrier(kernel: &mut dyn Kernel, link: &Link, plan: &Plan) -> Result<Li
         return Err(Error::NoCarrier {
             ifname: ifname.clone(),
             waited: timeout,
-            reason: "it could not join the broadcast group of its partition; is a subnet manager running, and the port active?"
+            reason: "it could not join the broadcast group of its partition; is a subnet manager running, and the port active? The port of a virtual function stays down until its physical function PF has set its link state: ip link set PF vf N state auto"
                 .to_owned(),
         });
     }

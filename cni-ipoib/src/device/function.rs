@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An `InfiniBand` virtual function and its GUIDs. Its physical function sets them, and its driver uses them
-//! once it is rebound.
+//! An `InfiniBand` virtual function, its GUIDs and its link state. Its physical function sets them. The driver of the
+//! function uses the GUIDs once it is rebound.
 //!
-//! Invariant: the previous GUIDs are in the attachment's journal entry before the first request. Each step of
-//! the undo can be repeated. A function that a kill left without its driver is bound first.
+//! Invariant: the previous GUIDs and the previous link state are in the attachment's journal entry before the first
+//! request. Each step of the undo can be repeated. A function that a kill left without its driver is bound first.
 
 use super::guids::{names, node_guid};
 use super::restore::{find, restore_state};
@@ -11,7 +11,7 @@ use super::{NewGuid, Plan};
 use crate::error::{DeviceError, Error, Step};
 use crate::intent::{Function, Snapshot};
 use crate::kernel::{Kernel, Side};
-use common::netlink::{Link, LinkLayer};
+use common::netlink::{FunctionState, Link, LinkLayer};
 use common::rdma::Guid;
 use nix::errno::Errno;
 use std::path::Path;
@@ -46,6 +46,7 @@ pub fn function_at(path: &Path, link: &Link) -> Option<Function> {
         driver: path.join("driver").canonicalize().ok()?,
         node_guid: node_guid(path).unwrap_or(port_guid),
         port_guid,
+        link_state: None,
         path: path.to_owned(),
         physical,
     })
@@ -74,7 +75,27 @@ pub fn physical_link(kernel: &mut dyn Kernel, function: &Function) -> Result<Lin
     .into())
 }
 
-/// Sets the GUID of the function of `plan` and rebinds its driver. Returns the link that the driver created.
+/// The same function with its present link state.
+///
+/// # Errors
+/// As [`physical_link`].
+pub fn with_link_state(kernel: &mut dyn Kernel, function: &Function) -> Result<Function, Error> {
+    let physical = physical_link(kernel, function)?;
+    let step = format!(
+        "read the link state of virtual function {} of {}",
+        function.number, physical.name
+    );
+    let link_state = kernel
+        .function_state(physical.index, function.number)
+        .step(|| step)?;
+    Ok(Function {
+        link_state,
+        ..function.clone()
+    })
+}
+
+/// Sets the GUID of the function of `plan`, lets its port come up, and rebinds its driver. Returns the link that the
+/// driver created.
 ///
 /// # Errors
 /// The kernel or the driver refuses. [`undo`] undoes it.
@@ -82,6 +103,13 @@ pub fn give(kernel: &mut dyn Kernel, plan: &Plan, new: &NewGuid) -> Result<Link,
     let NewGuid { function, guid } = new;
     let guid = *guid;
     set(kernel, function, guid, guid)?;
+    // mlx5 keeps the port of a function down until its link state is set.
+    if !matches!(
+        function.link_state,
+        Some(FunctionState::Auto | FunctionState::Enable)
+    ) {
+        set_state(kernel, function, FunctionState::Auto)?;
+    }
     let link = rebind(kernel, &plan.snapshot, function)?;
     match link.address.port_guid() {
         Some(has) if has == guid => Ok(link),
@@ -124,11 +152,12 @@ pub fn require_bound(kernel: &mut dyn Kernel, was: &Snapshot) -> Result<(), Erro
     Ok(())
 }
 
-/// Restores the GUIDs of the function below `link`, and rebinds its driver if it uses others. A function
-/// without GUIDs gets [`Guid::NONE`]: another function may get the pod's GUID next. Returns the present link.
+/// Restores the GUIDs and the link state of the function below `link`, and rebinds its driver if it uses other GUIDs.
+/// A function without GUIDs gets [`Guid::NONE`]: another function may get the pod's GUID next. Returns the present
+/// link.
 ///
 /// # Errors
-/// The kernel or the driver refuses. If the physical function is gone or cannot set GUIDs, that is only
+/// The kernel or the driver refuses. If the physical function is gone or cannot set either, that is only
 /// logged: an error would keep a pod from being removed forever.
 pub fn restore(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Result<Link, Error> {
     let Some(function) = &was.function else {
@@ -136,11 +165,15 @@ pub fn restore(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Result<L
     };
     let or_none = |guid: Guid| if guid.is_usable() { guid } else { Guid::NONE };
     let (node, port) = (or_none(function.node_guid), or_none(function.port_guid));
-    if let Err(error) = set(kernel, function, node, port) {
+    let restored = set(kernel, function, node, port).and_then(|()| match function.link_state {
+        Some(FunctionState::Disable) => set_state(kernel, function, FunctionState::Disable),
+        Some(FunctionState::Auto | FunctionState::Enable) | None => Ok(()),
+    });
+    if let Err(error) = restored {
         if function.port_guid.is_usable() && !is_permanent(&error) {
             return Err(error);
         }
-        tracing::warn!(function = function.pci(), %error, "cannot restore the GUIDs of the virtual function; it keeps the pod's");
+        tracing::warn!(function = function.pci(), %error, "cannot restore the GUIDs and the link state of the virtual function; it keeps the pod's");
         return Ok(link.clone());
     }
     let uses = |is: Option<Guid>, set: Guid| is.is_some_and(|is| or_none(is) == set);
@@ -159,6 +192,27 @@ fn set(kernel: &mut dyn Kernel, function: &Function, node: Guid, port: Guid) -> 
     kernel
         .set_function_guids(physical.index, function.number, node, port)
         .step(|| step)
+}
+
+/// Sets the link state of the function. A driver that has no link states is not an error: the port then follows the
+/// cable.
+fn set_state(kernel: &mut dyn Kernel, function: &Function, state: FunctionState) -> Result<(), Error> {
+    let physical = physical_link(kernel, function)?;
+    match kernel.set_function_state(physical.index, function.number, state) {
+        Err(error) if error.is(Errno::EOPNOTSUPP) => {
+            tracing::debug!(
+                function = function.pci(),
+                "its physical function has no link states"
+            );
+            Ok(())
+        }
+        answer => answer.step(|| {
+            format!(
+                "set the link state of virtual function {} of {}",
+                function.number, physical.name
+            )
+        }),
+    }
 }
 
 /// Whether a retry is useless.

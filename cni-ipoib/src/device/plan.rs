@@ -54,7 +54,7 @@ pub fn moved(config: &Config, host: &Host, facts: &Facts) -> Result<Moved, Error
     // A function becomes active once the subnet manager has seen its GUID, which may have been set just now.
     let gets_guid = config.guid.is_some() && facts.function.is_some();
     if !gets_guid {
-        require_carrying(host)?;
+        require_carrying(host, facts)?;
     }
     Ok(Moved {
         link: host.master.clone(),
@@ -212,12 +212,20 @@ fn require_another(config: &Config, host: &Host, facts: &Facts) -> Result<(), Er
 
 /// Fails if a pod would wait in vain. Whether an Ethernet link that is down has carrier is unknown until it
 /// is up.
-fn require_carrying(host: &Host) -> Result<(), Error> {
+fn require_carrying(host: &Host, facts: &Facts) -> Result<(), Error> {
     let link = &host.master;
+    let policy = facts.function.as_ref().map(|function| {
+        let number = function.number;
+        format!(", and whether the physical function PF keeps it down: ip link set PF vf {number} state auto")
+    });
     let reason = match (&host.port, link.layer) {
         (Some(port), LinkLayer::Infiniband) if port.state != PortState::Active => format!(
-            "carries nothing: {} port {} is {} ({}); check cable, switch port and subnet manager",
-            port.device, port.number, port.state, port.phys_state
+            "carries nothing: {} port {} is {} ({}); check cable, switch port and subnet manager{}",
+            port.device,
+            port.number,
+            port.state,
+            port.phys_state,
+            policy.unwrap_or_default()
         ),
         (_, LinkLayer::Ethernet) if link.up && !link.carrier => {
             "has no carrier; check cable and switch port".to_owned()

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An `InfiniBand` virtual function and its GUIDs, as they were before the pod got others.
+//! An `InfiniBand` virtual function, its GUIDs and its link state, as they were before the pod got others.
 
+use common::netlink::FunctionState;
 use common::rdma::Guid;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -21,6 +22,10 @@ pub struct Function {
     pub node_guid: Guid,
     /// The GUID of its port.
     pub port_guid: Guid,
+    /// The link state that its physical function gives it; `None` if the kernel does not report it. Releases before
+    /// this field recorded none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_state: Option<FunctionState>,
 }
 
 impl Function {

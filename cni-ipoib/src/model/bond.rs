@@ -94,7 +94,9 @@ impl Model {
     /// Whether a link would have carrier if it were up.
     pub(super) fn is_lit(&self, side: Side, index: u32) -> bool {
         let links = self.state.on(side);
-        let dark = |link: &Link| link.parent.is_some_and(|parent| self.dark.contains(&parent));
+        let dark = |link: &Link| {
+            link.parent.is_some_and(|parent| self.dark.contains(&parent)) || self.state.is_kept_down(link)
+        };
         let mut ports = links.iter().filter(|link| link.master == Some(index)).peekable();
         let found = links.iter().find(|link| link.index == index);
         self.carrier

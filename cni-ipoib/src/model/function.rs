@@ -2,7 +2,7 @@
 use super::kernel::{ModelKernel, State, errno};
 use crate::intent::Function;
 use crate::kernel::{Side, VirtualFunctions};
-use common::netlink::{Error, HwAddress, Link, RdmaDevice};
+use common::netlink::{Error, FunctionState, HwAddress, Link, RdmaDevice};
 use common::rdma::Guid;
 use nix::errno::Errno;
 use std::fs;
@@ -22,6 +22,8 @@ pub(crate) struct Virtual {
     /// The GUIDs that the physical function has set, of its RDMA device and of its port.
     pub(crate) node_guid: Guid,
     pub(crate) port_guid: Guid,
+    /// The link state that the physical function has set; `None` if its driver has none.
+    pub(crate) link_state: Option<FunctionState>,
     /// Its link before it was unbound.
     pub(crate) unbound: Option<(Link, RdmaDevice)>,
     /// Its driver ignores a new GUID.
@@ -31,6 +33,13 @@ pub(crate) struct Virtual {
 }
 
 impl State {
+    /// Whether `link` is on a virtual function whose physical function keeps its port down.
+    pub(super) fn is_kept_down(&self, link: &Link) -> bool {
+        self.functions.iter().any(|of| {
+            of.link_state == Some(FunctionState::Disable) && link.device.as_ref() == Some(&of.device)
+        })
+    }
+
     fn unbind(&mut self, device: &str) -> Result<(), Error> {
         let Some(at) = self.functions.iter().position(|of| of.device == device) else {
             return errno(Errno::ENODEV);
@@ -115,6 +124,30 @@ impl VirtualFunctions for ModelKernel {
                 Ok(())
             },
         )
+    }
+
+    fn function_state(&mut self, physical: u32, number: u32) -> Result<Option<FunctionState>, Error> {
+        let text = format!("read the link state of function {number} of #{physical}");
+        self.ask(text, |model| {
+            let mut all = model.state.functions.iter();
+            let function = all.find(|of| (of.physical, of.number) == (physical, number));
+            Ok(function.and_then(|of| of.link_state))
+        })
+    }
+
+    fn set_function_state(&mut self, physical: u32, number: u32, state: FunctionState) -> Result<(), Error> {
+        let text = format!("set the link state of function {number} of #{physical}: {state:?}");
+        self.ask(text, |model| {
+            let mut all = model.state.functions.iter_mut();
+            match all.find(|of| (of.physical, of.number) == (physical, number)) {
+                Some(Virtual { link_state: None, .. }) => errno(Errno::EOPNOTSUPP),
+                Some(function) => {
+                    function.link_state = Some(state);
+                    Ok(())
+                }
+                None => errno(Errno::EINVAL),
+            }
+        })
     }
 
     fn unbind_function(&mut self, function: &Function) -> io::Result<()> {

@@ -11,7 +11,7 @@ pub(super) mod new_link;
 mod property;
 pub(super) mod rule;
 pub(super) mod saved;
-mod virtual_function;
+pub(super) mod virtual_function;
 pub(super) mod xdp;
 
 use super::error::Error;

@@ -81,6 +81,13 @@ static int set_vf_guid(struct ib_device *ibdev, int vf, softib_port_t port,
 	return softib_function_set(to_softib(ibdev), vf, guid, type);
 }
 
+/* `ip link set dev ibN vf M state ...` comes here. */
+static int set_vf_link_state(struct ib_device *ibdev, int vf,
+			     softib_port_t port, int state)
+{
+	return softib_function_state(to_softib(ibdev), vf, state);
+}
+
 /*
  * Because this function exists, ib_core can move or unregister the device while
  * processes have it open.  It does nothing: user space maps only queues in
@@ -118,6 +125,7 @@ static const struct ib_device_ops softib_device_ops = {
 	.process_mad = softib_process_mad,
 	.disassociate_ucontext = disassociate_ucontext,
 	.set_vf_guid = set_vf_guid,
+	.set_vf_link_state = set_vf_link_state,
 	.rdma_netdev_get_params = softib_accel_params,
 };
 
@@ -222,7 +230,7 @@ static void set_ops(struct rvt_dev_info *rdi)
  * @guids: its GUIDs
  * @pkeys: P_Key table
  * @rate: link rate
- * @up: whether the cable is in
+ * @up: whether the port is up
  *
  * Return: the HCA, not yet registered, or an ERR_PTR.
  */

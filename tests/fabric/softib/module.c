@@ -66,6 +66,7 @@ enum ib_mtu softib_group_mtu;
 
 static struct platform_device *pdevs[SOFTIB_MAX_HCAS];
 static struct softib_guids guids_of[SOFTIB_MAX_HCAS];	/* from the next bind on */
+static DECLARE_BITMAP(kept_down, SOFTIB_MAX_HCAS);	/* ports, by softib0 */
 static struct softib_hca __rcu *hcas[SOFTIB_MAX_HCAS];
 static DEFINE_MUTEX(hcas_lock);	/* an HCA that is in the table stays there */
 
@@ -161,6 +162,8 @@ static bool starts_up(unsigned int unit)
 {
 	unsigned int i;
 
+	if (test_bit(unit, kept_down))
+		return false;
 	for (i = 0; i < unplugged_count; i++)
 		if (unplugged[i] == unit)
 			return false;
@@ -269,6 +272,30 @@ int softib_function_set(const struct softib_hca *of, int function, u64 guid,
 	}
 }
 
+/*
+ * Sets the link state of a virtual function.  As with mlx5, its port is down
+ * until then, and the state outlasts a driver that is bound again.
+ */
+int softib_function_state(const struct softib_hca *of, int function, int state)
+{
+	struct softib_hca *hca;
+	unsigned int unit;
+
+	if (of->unit || function < 0 || function >= functions)
+		return -EINVAL;
+	unit = devices - functions + function;
+	mutex_lock(&hcas_lock);
+	if (state == IFLA_VF_LINK_STATE_DISABLE)
+		set_bit(unit, kept_down);
+	else
+		clear_bit(unit, kept_down);
+	hca = softib_by_unit(unit);
+	if (hca)
+		softib_port_set(hca, starts_up(unit));
+	mutex_unlock(&hcas_lock);
+	return 0;
+}
+
 static struct softib_hca *hca_create(struct platform_device *pdev)
 {
 	unsigned int unit = pdev->id;
@@ -355,6 +382,8 @@ static int hca_add(unsigned int unit)
 		.node = cpu_to_be64(guid_base + unit),
 		.port = cpu_to_be64(guid_base + unit),
 	};
+	if (is_function(unit))
+		set_bit(unit, kept_down);
 	pdev = platform_device_register_simple("softib", unit, NULL, 0);
 	if (IS_ERR(pdev))
 		return PTR_ERR(pdev);

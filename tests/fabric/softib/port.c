@@ -121,26 +121,13 @@ static void reregister(struct softib_hca *hca)
 	port_event(hca, IB_EVENT_CLIENT_REREGISTER);
 }
 
-static struct softib_hca *dev_to_softib(struct device *dev)
+/**
+ * softib_port_set - bring a port up or down
+ * @hca: the port
+ * @up: whether it is up from now on
+ */
+void softib_port_set(struct softib_hca *hca, bool up)
 {
-	return dev_get_drvdata(dev);
-}
-
-static ssize_t link_show(struct device *dev, struct device_attribute *attr,
-			 char *buf)
-{
-	return sysfs_emit(buf, "%d\n", READ_ONCE(dev_to_softib(dev)->up));
-}
-
-static ssize_t link_store(struct device *dev, struct device_attribute *attr,
-			  const char *buf, size_t count)
-{
-	struct softib_hca *hca = dev_to_softib(dev);
-	bool up;
-	int ret = kstrtobool(buf, &up);
-
-	if (ret)
-		return ret;
 	mutex_lock(&hca->lock);
 	if (up != hca->up) {
 		WRITE_ONCE(hca->up, up);
@@ -158,6 +145,28 @@ static ssize_t link_store(struct device *dev, struct device_attribute *attr,
 		}
 	}
 	mutex_unlock(&hca->lock);
+}
+
+static struct softib_hca *dev_to_softib(struct device *dev)
+{
+	return dev_get_drvdata(dev);
+}
+
+static ssize_t link_show(struct device *dev, struct device_attribute *attr,
+			 char *buf)
+{
+	return sysfs_emit(buf, "%d\n", READ_ONCE(dev_to_softib(dev)->up));
+}
+
+static ssize_t link_store(struct device *dev, struct device_attribute *attr,
+			  const char *buf, size_t count)
+{
+	bool up;
+	int ret = kstrtobool(buf, &up);
+
+	if (ret)
+		return ret;
+	softib_port_set(dev_to_softib(dev), up);
 	return count;
 }
 static DEVICE_ATTR_RW(link);

@@ -93,7 +93,8 @@ struct softib_traffic {
  * @guid: port GUID
  * @lock: serialises changes of link and P_Keys
  * @lid: unicast LID
- * @up: whether the cable is plugged in
+ * @up: whether the port is up: the cable is plugged in, and softib0 does not
+ *      keep the port of a virtual function down
  * @pkeys: P_Key table, 0 = no entry
  * @rate: link rate
  * @sent: traffic counters of the port, both directions
@@ -202,6 +203,7 @@ struct softib_hca *softib_by_gid(const union ib_gid *gid);
 void softib_for_each(void (*fn)(struct softib_hca *hca));
 int softib_function_set(const struct softib_hca *of, int function, u64 guid,
 			int type);
+int softib_function_state(const struct softib_hca *of, int function, int state);
 
 /* hca.c */
 struct softib_hca *softib_hca_create(struct platform_device *pdev,
@@ -215,6 +217,7 @@ void softib_hca_free(struct softib_hca *hca);
 /* port.c */
 extern const struct attribute_group softib_port_group;
 const struct softib_rate *softib_rate_find(unsigned int gbps);
+void softib_port_set(struct softib_hca *hca, bool up);
 int softib_pkeys_parse(const char *text, size_t len, u16 *table);
 int softib_pkey_index(const struct softib_hca *hca, u16 pkey);
 bool softib_pkeys_match(u16 a, u16 b);

@@ -44,12 +44,24 @@ fn rebind(node: &Node) {
     });
 }
 
+/// Lets the port of the function come up. It is down after the module was loaded.
+fn let_up(node: &Node) {
+    node.ip("link set ib0 vf 0 state auto");
+    soon("ib2 has carrier", || node.link("ib2").carrier);
+}
+
+/// Whether this kernel reports no device of a link, so that no function can get a GUID.
+fn is_too_old() -> bool {
+    uname().unwrap().release().as_bytes().starts_with(b"5.10.")
+}
+
 #[test]
 fn a_virtual_function_has_the_guid_of_the_network_until_del() {
     with_function(|node| {
+        let_up(node);
         let conf = whole_link(node, "ib2").with("guid", json!(ASKED.to_string()));
         let pod = node.pod();
-        if uname().unwrap().release().as_bytes().starts_with(b"5.10.") {
+        if is_too_old() {
             pod.add(&conf, "net1").refused(7, &["use Linux 5.14 or newer"]);
             return;
         }
@@ -70,10 +82,31 @@ fn a_virtual_function_has_the_guid_of_the_network_until_del() {
     });
 }
 
+#[test]
+fn a_function_that_its_physical_function_keeps_down_works_with_a_guid() {
+    with_function(|node| {
+        assert!(!node.link("ib2").carrier);
+        let (conf, pod) = (whole_link(node, "ib2"), node.pod());
+        let remedy = "ip link set PF vf 0 state auto";
+        pod.add(&conf, "net1").refused(102, &[remedy]);
+        if is_too_old() {
+            return;
+        }
+        let conf = conf.with("guid", json!(ASKED.to_string()));
+        let target = address(&pod.attach(&conf, "net1"), false);
+        let (child, other) = (network(node, &json!({})), node.pod());
+        other.attach(&child, "net1");
+        reaches(&other, &target);
+        other.detach(&child, "net1");
+        pod.detach(&conf, "net1");
+    });
+}
+
 /// As after a reset of the physical function, which gives its virtual functions other GUIDs, or none.
 #[test]
 fn del_ends_though_the_function_returned_with_other_guids() {
     with_function(|node| {
+        let_up(node);
         let conf = whole_link(node, "ib2");
         let pod = node.pod();
         let leases = node.leases();

@@ -5,7 +5,7 @@ use crate::intent::Function;
 use crate::kernel::Side;
 use crate::model::{Fault, Fixture, Virtual, ipoib};
 use common::cni::{self, CniResult, Code};
-use common::netlink::{HwAddress, Link, NetnsMode};
+use common::netlink::{FunctionState, HwAddress, Link, NetnsMode};
 use common::rdma::Guid;
 use serde_json::json;
 use std::fs;
@@ -64,6 +64,7 @@ fn rig_with(way: (NetnsMode, bool), guid: u64) -> Fixture {
         address: address(guid),
         altnames: vec!["rail2".to_owned()],
         alias: Some("a function".to_owned()),
+        carrier: false,
         mtu: 2044,
         ..ipoib(8, "ib2", 0xffff)
     });
@@ -75,6 +76,7 @@ fn rig_with(way: (NetnsMode, bool), guid: u64) -> Fixture {
         rdma: 3,
         node_guid: Guid(node_of(guid)),
         port_guid: Guid(guid),
+        link_state: Some(FunctionState::Disable),
         unbound: None,
         stubborn: false,
         sysfs: fixture.node.path().join("class/infiniband/mlx5_2"),
@@ -99,6 +101,7 @@ fn assert_clean(fixture: &Fixture, before: &Host, guid: u64, case: &str) {
     let function = &state.functions[0];
     let guids = (function.node_guid.0, function.port_guid.0);
     assert_eq!(guids, (node_of(guid), guid), "{case}");
+    assert_eq!(function.link_state, Some(FunctionState::Disable), "{case}");
     let shown = fs::read_to_string(function.sysfs.join("node_guid")).unwrap();
     assert_eq!(
         shown.trim(),
@@ -134,6 +137,31 @@ fn a_virtual_function_gets_its_guid_until_del() {
         fixture.del("c1").unwrap();
         assert_clean(&fixture, &before, OWN, &format!("{way:?}"));
     }
+}
+
+#[test]
+fn a_function_that_is_up_or_has_no_link_state_keeps_its_link_state() {
+    for state in [Some(FunctionState::Enable), Some(FunctionState::Auto), None] {
+        let fixture = rig_with(WAYS[0], OWN);
+        let present = || fixture.kernel.state().functions[0].link_state;
+        fixture.kernel.set().state.functions[0].link_state = state;
+        add(&fixture).unwrap();
+        assert_eq!(present(), state);
+        fixture.del("c1").unwrap();
+        assert_eq!(present(), state);
+    }
+}
+
+#[test]
+fn the_error_of_a_port_without_carrier_names_the_link_state() {
+    let fixture = rig_with(WAYS[0], ASKED);
+    let error = add(&fixture).unwrap_err();
+    assert_eq!(error.code, Code::NO_CARRIER);
+    assert!(
+        error.msg.contains("ip link set PF vf N state auto"),
+        "{}",
+        error.msg
+    );
 }
 
 #[test]
@@ -250,11 +278,18 @@ fn a_function_without_a_guid_does_not_keep_the_pods() {
 #[test]
 fn a_function_that_has_the_guid_already_is_moved_unchanged() {
     let fixture = rig_with(WAYS[0], ASKED);
+    let set = |state| fixture.kernel.set().state.functions[0].link_state = Some(state);
+    set(FunctionState::Enable);
+    fixture.kernel.set().state.host.last_mut().unwrap().carrier = true;
     let before = host(&fixture);
     add(&fixture).unwrap();
-    let touched = |request: &&String| request.contains("GUIDs") || request.starts_with("unbind");
+    let touched = |request: &&String| {
+        let starts = ["set the GUIDs", "set the link state", "unbind"];
+        starts.iter().any(|start| request.starts_with(start))
+    };
     assert_eq!(fixture.kernel.get().log.iter().find(touched), None);
     fixture.del("c1").unwrap();
+    set(FunctionState::Disable);
     assert_clean(&fixture, &before, ASKED, "after DEL");
 }
 
@@ -334,6 +369,7 @@ fn sysfs_shows_the_function_its_number_and_its_guids() {
         driver: root.join("bus/pci/drivers/mlx5_core"),
         node_guid: Guid(OWN_NODE),
         port_guid: Guid(OWN),
+        link_state: None,
     };
     assert_eq!(function_at(&directory(PCI), &link), Some(expected));
     assert_eq!(

@@ -237,6 +237,7 @@ fn a_guid_that_another_attachment_has_is_refused() {
         driver: "/sys/bus/pci/drivers/mlx5_core".into(),
         node_guid: Guid(1),
         port_guid: Guid(1),
+        link_state: None,
     };
     let facts = Facts {
         function: Some(function),
@@ -251,6 +252,15 @@ fn a_guid_that_another_attachment_has_is_refused() {
         device: Some("pci/0000:3b:00.2".to_owned()),
         ..ipoib(4, "ib0", 0xffff)
     };
+    let down = Host {
+        port: Some(Port {
+            state: PortState::Down,
+            ..host(link.clone()).port.unwrap()
+        }),
+        ..host(link.clone())
+    };
+    let text = refused(&config(), &down, &facts);
+    assert!(text.contains("ip link set PF vf 1 state auto"), "{text}");
     let text = refused(&asks(0x21), &host(link.clone()), &facts);
     assert!(text.contains("fabric/net1 of container c2 has it"), "{text}");
     moved(&asks(0x22), &host(link), &facts).unwrap();

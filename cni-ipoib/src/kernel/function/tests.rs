@@ -22,6 +22,7 @@ fn a_function_is_bound_and_unbound_only_when_necessary() {
         driver: driver.clone(),
         node_guid: Guid(1),
         port_guid: Guid(1),
+        link_state: None,
     };
     let written = |file: &str| fs::read_to_string(driver.join(file)).unwrap();
     unbind(&function).unwrap();

@@ -6,9 +6,10 @@
 
 use super::super::super::socket::request;
 use super::super::super::{
-    AddrGenMode, BondMode, FailOverMac, IpoibMode, Ipv4Settings, Link, LinkChange, LinkInfo, LinkLayer,
-    NewLink, NewLinkKind, PacketLimits, XdpMode,
+    AddrGenMode, BondMode, FailOverMac, FunctionState, IpoibMode, Ipv4Settings, Link, LinkChange, LinkInfo,
+    LinkLayer, NewLink, NewLinkKind, PacketLimits, XdpMode,
 };
+use super::super::virtual_function::{encode, encode_state, state_of};
 use super::new;
 use crate::rdma::{Guid, Pkey};
 use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, Parseable};
@@ -324,7 +325,25 @@ const FUNCTION_GUIDS: &[u8] = &[
 #[test]
 fn the_request_for_vf_guids_has_the_kernels_layout() {
     let (node, port) = (Guid(0x0002_c903_0000_0001), Guid(0x0002_c903_0000_0002));
-    let message = super::super::virtual_function::encode(5, 3, node, port);
+    let message = encode(5, 3, node, port);
     let bytes = request(Message::SetLink(message), NLM_F_ACK, 9);
     assert_eq!(hex(&bytes), hex(FUNCTION_GUIDS));
+}
+
+#[rustfmt::skip]
+const FUNCTION_STATE: &[u8] = &[
+    0x34, 0, 0, 0,  0x13, 0,  0x05, 0,  9, 0, 0, 0,  0, 0, 0, 0,         // 52 bytes, RTM_SETLINK, flags, sequence 9
+    0, 0, 0, 0,  5, 0, 0, 0,  0, 0, 0, 0,  0, 0, 0, 0,                   // struct ifinfomsg
+    0x14, 0, 0x16, 0x00,                                                 // IFLA_VFINFO_LIST
+    0x10, 0, 0x01, 0x00,                                                 // IFLA_VF_INFO
+    0x0c, 0, 0x05, 0,  3, 0, 0, 0,  2, 0, 0, 0,                          // IFLA_VF_LINK_STATE: struct ifla_vf_link_state
+];
+
+#[test]
+fn the_request_for_a_vf_link_state_has_the_kernels_layout_and_is_read_back() {
+    let message = encode_state(5, 3, FunctionState::Disable);
+    assert_eq!(state_of(&message, 3), Some(FunctionState::Disable));
+    assert_eq!(state_of(&message, 2), None, "another function");
+    let bytes = request(Message::SetLink(message), NLM_F_ACK, 9);
+    assert_eq!(hex(&bytes), hex(FUNCTION_STATE));
 }

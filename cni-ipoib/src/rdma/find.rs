@@ -147,11 +147,10 @@ fn port<'f>(
         }
         MatchedBy::PortGuid => None,
         MatchedBy::Function => on_function(lower, seen, ports),
-        MatchedBy::GidTable if may_be_in_table(facts, lower, seen) => ports.find(|port| {
+        MatchedBy::GidTable => ports.find(|port| {
             let named = seen.gid_links.contains(&(port.number, lower.link.name.clone()));
-            named && !has_another(seen, port, lower)
+            named && may_be_in_table(facts, lower, seen) && !has_another(seen, port, lower)
         }),
-        MatchedBy::GidTable => None,
     }
 }
 

@@ -133,6 +133,19 @@ fn the_ipoib_link_of_a_moved_device_is_found_in_the_pod_or_on_the_node() {
 }
 
 #[test]
+fn a_moved_device_keeps_the_number_of_its_file() {
+    run_exclusive(|node| {
+        let pod = node.pod();
+        let file = Sysfs::host().verbs_file("softib1");
+        assert!(file.is_some());
+        move_device(node, &pod, "ib1", None);
+        assert_eq!(Sysfs::host().verbs_file("softib1"), file);
+        pod.detach(&conf(node), "net1");
+        assert_eq!(Sysfs::host().verbs_file("softib1"), file);
+    });
+}
+
+#[test]
 fn del_restores_the_name_of_a_dead_pods_rdma_device() {
     run_exclusive(|node| {
         let pod = node.pod();

@@ -57,6 +57,10 @@ const DELEGATE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The longest time limit of an IPAM plugin. Every runtime has given up on the sandbox by then.
 const DELEGATE_TIMEOUT_MAX: u64 = 3600;
 
+/// An IPAM plugin that looks for the interface in the pod during its ADD (`AcquireLease` of `plugins/ipam/dhcp/lease.go`
+/// of containernetworking/plugins). It finds none, because addresses come before the link.
+const DHCP: &str = "dhcp";
+
 /// IPv6 needs an MTU of 1280, but IPv4-only networks may go down to this (RFC 791).
 const MTU_MIN: u32 = 68;
 
@@ -169,6 +173,14 @@ impl Config {
                 remedy: "an RDMA network is not masqueraded; remove it",
             });
         }
+        let ipam = raw.ipam.as_ref().and_then(|ipam| ipam.plugin.clone());
+        if ipam.as_deref() == Some(DHCP) {
+            return Err(Error::Unsupported {
+                key: "ipam.type",
+                value: DHCP.to_owned(),
+                remedy: "it needs the interface, and the IPAM plugin is called before the interface exists; use rdma-ipam, host-local, static or whereabouts",
+            });
+        }
         let dialect = Dialect::of(&call.program);
         let (mode, macvlan_mode) = raw.modes(dialect)?;
         let only_for = raw.only_for();
@@ -201,10 +213,7 @@ impl Config {
             // host-device moves any link it is configured with.
             keep_last: raw.keep_last.unwrap_or(dialect != Dialect::HostDevice),
             rdma: raw.rdma.map(rdma::RawRdma::validate).transpose()?,
-            ipam: raw
-                .ipam
-                .and_then(|ipam| ipam.plugin)
-                .filter(|plugin| !plugin.is_empty()),
+            ipam: ipam.filter(|plugin| !plugin.is_empty()),
             dns: raw.dns,
             delegate_timeout: delegate_timeout(raw.delegate_timeout)?,
             host_addresses,
@@ -275,13 +284,15 @@ impl Identity {
                 .filter(|t| !t.is_empty())
                 .map(str::to_owned)
         };
+        let dialect = Dialect::of(&call.program);
         Self {
-            // ADD refuses a type that is a path, so such a plugin has allocated nothing.
+            // ADD refuses a type that is a path, and `dhcp`, so such a plugin has allocated nothing. A peer's ADD accepts
+            // `dhcp`.
             ipam: text(object.get("ipam").and_then(|ipam| ipam.get("type")))
-                .filter(|plugin| is_plugin_name(plugin)),
+                .filter(|plugin| is_plugin_name(plugin) && (plugin != DHCP || dialect != Dialect::Own)),
             delegate_timeout: delegate_timeout(object.get("delegateTimeout").and_then(Value::as_u64))
                 .unwrap_or(DELEGATE_TIMEOUT),
-            is_peer: matches!(Dialect::of(&call.program), Dialect::Macvlan | Dialect::Ipoib),
+            is_peer: matches!(dialect, Dialect::Macvlan | Dialect::Ipoib),
         }
     }
 }

@@ -201,13 +201,6 @@ fn require_link_layer(mode: Mode, host: &Host) -> Result<(), Error> {
 type LargestMtu = (u32, &'static str);
 
 fn ipoib(config: &Config, host: &Host) -> Result<(NewLinkKind<'static>, LargestMtu), Error> {
-    if config.ipam.as_deref() == Some("dhcp") {
-        return Err(Error::Unsupported {
-            key: "ipam.type",
-            value: "dhcp".to_owned(),
-            remedy: "the dhcp plugin speaks Ethernet only; use rdma-ipam, host-local, static or whereabouts on InfiniBand",
-        });
-    }
     let LinkInfo::Ipoib {
         pkey: masters,
         mode: parents,

@@ -118,7 +118,7 @@ fn dhcp_is_refused_before_the_dhcp_plugin_runs() {
             node,
             &json!({"ipam": {"type": "dhcp"}}),
             2,
-            &["ipam.type dhcp", "Ethernet only"],
+            &["ipam.type dhcp", "before the interface exists"],
         );
         assert!(
             !node.path("state.dhcp-was-called").exists(),

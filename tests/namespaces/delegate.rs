@@ -70,8 +70,28 @@ fn the_ipam_plugins_code_and_message_reach_the_runtime() {
     refused(
         r#"[ $CNI_COMMAND = DEL ] || { echo '{"code":133,"msg":"no address left","details":"pool 7"}'; exit 1; }"#,
         103,
-        &["no address left (code 133 of scripted)", "pool 7", "rdmanet error 103"],
+        &[
+            "no address left (code 133 of scripted)",
+            "pool 7",
+            "rdmanet error 103",
+        ],
     );
+}
+
+/// The dhcp plugin looks for the interface during its ADD. Its DEL fails without its daemon.
+#[test]
+fn dhcp_is_refused_before_any_change_and_del_succeeds() {
+    Node::run(|node| {
+        node.install_script("dhcp", "touch \"$RDMANET_STATE.dhcp-was-called\"; exit 1");
+        let pod = node.pod();
+        let before = node.traces(&[&pod]);
+        let conf = node.conf(json!({"ipam": {"type": "dhcp"}}));
+        pod.add(&conf, "net1")
+            .refused(2, &["ipam.type dhcp", "before the interface exists"]);
+        pod.detach(&conf, "net1");
+        assert!(!node.path("state.dhcp-was-called").exists());
+        assert_same(&before, &node.traces(&[&pod]), "after DEL of what ADD refused");
+    });
 }
 
 #[test]

@@ -52,6 +52,16 @@ fn del_reads_any_configuration() {
 }
 
 #[test]
+fn del_calls_the_dhcp_plugin_only_for_an_add_of_a_peer() {
+    let conf = json!({"ipam": {"type": "dhcp"}});
+    let of = |program| Identity::read(&call_with(program, conf.clone(), "")).ipam;
+    assert_eq!(of("cni-ipoib"), None, "its ADD refuses dhcp");
+    for peer in ["ipoib", "macvlan", "host-device"] {
+        assert_eq!(of(peer).as_deref(), Some("dhcp"), "{peer}");
+    }
+}
+
+#[test]
 fn the_state_directory_can_be_changed() {
     let paths = |pairs: &[(&str, &str)]| Paths::of_node(&pairs.iter().copied().collect()).unwrap();
     assert_eq!(paths(&[]).state, PathBuf::from("/run/rdmanet"));

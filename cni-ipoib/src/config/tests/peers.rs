@@ -26,12 +26,12 @@ fn a_configuration_of_ipoib_cni_is_accepted_unchanged() {
     );
 }
 
-/// The configurations in the reference plugin's documentation.
+/// The configurations in the reference plugin's documentation, with another IPAM plugin.
 #[test]
 fn a_configuration_of_macvlan_is_accepted_unchanged() {
     let conf = json!({
         "master": "eth0", "mode": "private", "mtu": 1400, "mac": "c2:11:22:33:44:55", "linkInContainer": false,
-        "bcqueuelen": 1000, "unknown": {"a": 1}, "ipam": {"type": "dhcp"}, "dns": {}, "promisc": true,
+        "bcqueuelen": 1000, "unknown": {"a": 1}, "ipam": {"type": "host-local"}, "dns": {}, "promisc": true,
         "args": {"cni": {"mac": "c2:11:22:33:44:77"}},
     });
     let config = Config::read(&call_with(

@@ -2,6 +2,19 @@
 use super::*;
 
 #[test]
+fn dhcp_is_refused_in_every_mode_and_under_every_name() {
+    let text = "ipam.type dhcp is not supported: it needs the interface, and the IPAM plugin is called before the interface exists; use rdma-ipam, host-local, static or whereabouts";
+    for mode in ["", "ipoib", "macvlan", "ipvlan", "device"] {
+        let conf = json!({"mode": mode, "ipam": {"type": "dhcp"}});
+        assert_eq!(refused(conf), (2, text.to_owned()), "{mode}");
+    }
+    for program in ["ipoib", "macvlan", "host-device"] {
+        let conf = json!({"device": "eth0", "ipam": {"type": "dhcp"}});
+        assert_eq!(refused_as(program, conf, ""), (2, text.to_owned()), "{program}");
+    }
+}
+
+#[test]
 fn unknown_keys_are_refused_with_the_nearest_known_one() {
     assert_refused([
         (

@@ -89,14 +89,6 @@ fn keys_of_another_mode_than_the_parents_are_refused() {
 }
 
 #[test]
-fn dhcp_is_refused_on_infiniband_and_accepted_on_ethernet() {
-    let keys = json!({"ipam": {"type": "dhcp"}});
-    let text = "ipam.type dhcp is not supported: the dhcp plugin speaks Ethernet only; use rdma-ipam, host-local, static or whereabouts on InfiniBand";
-    assert_eq!(refused(keys.clone(), &infiniband()), (2, text.to_owned()));
-    planned(keys, &lan());
-}
-
-#[test]
 fn an_mtu_must_fit_the_parent() {
     let mtu = |mtu: u32, mode: &str, host: &Host| {
         let mut keys = json!({"mtu": mtu});

@@ -182,18 +182,35 @@ fn no_network_of_conf_lets_a_pod_choose_a_device() {
 /// Multus writes the device of the kubelet into the configuration, whatever the capabilities.
 #[test]
 fn networks_with_a_device_plugin_resource_take_the_chosen_device() {
-    let with_resource = networks().into_iter().filter(|(_, object, ..)| {
-        !object["metadata"]["annotations"]["k8s.v1.cni.cncf.io/resourceName"].is_null()
-    });
     let mut seen = 0;
-    for (name, _, config, _) in with_resource {
-        assert!(
-            config.get("master").is_none(),
-            "{name}: the device plugin chooses"
-        );
-        seen += 1;
+    for (name, object, config, _) in networks() {
+        let Some(resource) = resource(&object) else {
+            continue;
+        };
+        // The shared device plugin gives numbers that name no device.
+        let chooses = !resource.starts_with("rdma/");
+        assert_eq!(config.get("master").is_none(), chooses, "{name}");
+        seen += usize::from(chooses);
     }
     assert!(seen >= 3);
+}
+
+/// The resource of a device plugin in the annotation of a network.
+fn resource(network: &Value) -> Option<&str> {
+    network["metadata"]["annotations"]["k8s.v1.cni.cncf.io/resourceName"].as_str()
+}
+
+/// Multus passes the file only with a device of the pod (`delegateRuntimeConfig` of its `pkg/types/conf.go`).
+#[test]
+fn every_network_that_reports_its_device_names_the_resource_of_a_device_plugin() {
+    let mut seen = 0;
+    for (name, object, config, _) in networks() {
+        if config["capabilities"]["CNIDeviceInfoFile"] == true {
+            assert!(resource(&object).is_some(), "{name}");
+            seen += 1;
+        }
+    }
+    assert!(seen >= 4);
 }
 
 #[test]

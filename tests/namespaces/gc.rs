@@ -167,8 +167,13 @@ fn gc_reports_every_failure_and_still_removes_the_other_attachments() {
         for pod in &pods {
             pod.attach(&conf, "net1");
         }
-        node.gc(&conf, &[])
-            .refused(103, &["no release of pod-1 (code 150 of stubborn)", "no release of pod-2"]);
+        node.gc(&conf, &[]).refused(
+            103,
+            &[
+                "no release of pod-1 (code 150 of stubborn)",
+                "no release of pod-2",
+            ],
+        );
         let left = node.traces(&[]).attachments;
         assert_eq!(left.len(), 2, "what was not released stays recorded: {left:?}");
         assert!(

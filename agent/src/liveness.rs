@@ -3,7 +3,9 @@
 //!
 //! The only proof is that the network namespace is gone: an address lives in its namespace. A missing Pod object alone proves
 //! nothing, since a pod that was deleted by force may still run. A Pod object that exists may get a new sandbox while the DEL of
-//! the old one is still to come. So the agent checks both, as long as the API server answers.
+//! the old one is still to come, unless its phase is final. So the agent checks both, as long as the API server answers.
+
+use k8s_openapi::api::core::v1::Pod;
 
 /// The state of the network namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +21,8 @@ pub(crate) enum Namespace {
 pub(crate) enum PodState {
     /// Its object exists.
     Exists,
+    /// Its object exists and has this final phase.
+    Ended(String),
     /// Its object is gone.
     Gone,
     /// Its name has passed to a pod with this UID.
@@ -52,6 +56,7 @@ pub(crate) fn conclude(namespace: Namespace, pod: &PodState) -> Conclusion {
                 "{namespace}, but its Pod object exists, and the DEL may still come"
             ));
         }
+        PodState::Ended(phase) => format!("and its pod has ended ({phase})"),
         PodState::Gone => "and its Pod object is gone".to_owned(),
         PodState::Replaced(uid) => format!("and a Pod with UID {uid} has its pod's name now"),
         PodState::HasNewerSandbox => "and its pod has a newer sandbox".to_owned(),
@@ -61,6 +66,15 @@ pub(crate) fn conclude(namespace: Namespace, pod: &PodState) -> Conclusion {
         }
     };
     Conclusion::Unused(format!("{namespace}, {pod}"))
+}
+
+/// The phase of `pod`, if no sandbox of it starts any more. The kubelet stops each pod with such a phase, whichever client wrote
+/// the phase, and accepts no update of a pod that it has finished.
+///
+/// Source: `UpdatePod` in `pkg/kubelet/pod_workers.go` of Kubernetes.
+pub(crate) fn final_phase(pod: &Pod) -> Option<&str> {
+    let phase = pod.status.as_ref()?.phase.as_deref();
+    phase.filter(|phase| matches!(*phase, "Succeeded" | "Failed"))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! The second source of evidence: what the API server has of a pod.
 
 use crate::agent::Agent;
+use crate::liveness::final_phase;
 use api::deadline::Deadline;
 use api::requests::ApiError;
 use common::collector::PodId;
@@ -34,6 +35,11 @@ fn conclude(there: Option<&Pod>, pod: &PodId, replaced: bool) -> Option<String> 
     if uid != pod.uid && there.annotations().get(STATIC_UID) != Some(&pod.uid) {
         return Some(format!(
             "its network namespace is gone, and the Pod of its name has the UID {uid} now"
+        ));
+    }
+    if let Some(phase) = final_phase(there) {
+        return Some(format!(
+            "its network namespace is gone, and its pod has ended ({phase})"
         ));
     }
     replaced.then(|| "its network namespace is gone, and its pod has a newer sandbox".to_owned())

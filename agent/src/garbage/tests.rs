@@ -29,6 +29,8 @@ use tokio::sync::mpsc::unbounded_channel;
 struct Script {
     /// The UIDs of the pods of namespace `default`, by name.
     pods: HashMap<String, String>,
+    /// The phase of each pod.
+    phase: Option<&'static str>,
     /// The API server answers 503.
     unavailable: bool,
     /// It answers 503 to a request for this pod.
@@ -58,10 +60,11 @@ fn pod_answer(script: &mut Script, uri: &str) -> (u16, Value) {
         return (503, json!({ "kind": "Status", "code": 503, "status": "Failure" }));
     }
     match script.pods.get(&name) {
-        Some(uid) => (
-            200,
-            json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "namespace": "default", "uid": uid } }),
-        ),
+        Some(uid) => {
+            let metadata = json!({ "name": name, "namespace": "default", "uid": uid });
+            let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": { "phase": script.phase } });
+            (200, pod)
+        }
         None => (
             404,
             json!({ "kind": "Status", "code": 404, "reason": "NotFound", "status": "Failure" }),
@@ -380,6 +383,30 @@ async fn the_lease_of_an_old_sandbox_is_released_while_its_pod_lives() {
     fixture.add("new", &args("one"));
     fixture.two_rounds().await;
     assert_eq!(fixture.leases().await, ["new"]);
+}
+
+/// The object of a finished Job's pod stays for days, and the kubelet sends no further DEL for it.
+#[tokio::test]
+async fn what_a_finished_pod_leaves_is_collected_while_its_object_exists() {
+    let mut fixture = Fixture::new();
+    fixture.add("one", &args("one"));
+    fixture.add("two", &args("two"));
+    fixture.die("one");
+    fixture.script().dead = vec![dead("one")];
+    for pod in ["one", "two"] {
+        fixture.script().pods.insert(pod.to_owned(), format!("uid-{pod}"));
+    }
+    fixture.script().phase = Some("Running");
+    fixture.two_rounds().await;
+    assert_eq!(fixture.script().collected, [""; 0]);
+    fixture.script().phase = Some("Succeeded");
+    fixture.two_rounds().await;
+    assert_eq!(fixture.script().collected, ["one"]);
+    assert_eq!(
+        fixture.leases().await,
+        ["two"],
+        "the namespace of pod two exists, whatever its phase"
+    );
 }
 
 #[tokio::test]

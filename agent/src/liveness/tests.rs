@@ -25,6 +25,7 @@ fn a_missing_netns_proves_an_address_unused_without_the_api_server() {
 fn the_reason_for_an_unused_address_names_the_netns_and_the_pod() {
     for (pod, word) in [
         (PodState::Gone, "Pod object"),
+        (PodState::Ended("Failed".to_owned()), "has ended (Failed)"),
         (PodState::Replaced("uid-2".to_owned()), "uid-2"),
         (PodState::HasNewerSandbox, "newer sandbox"),
         (PodState::Unnamed, "no pod"),

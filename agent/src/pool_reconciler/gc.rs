@@ -7,7 +7,7 @@
 use super::addresses::Addresses;
 use super::context::{PoolContext, Target};
 use super::publish::Publisher;
-use crate::liveness::{Conclusion, Namespace, PodState, conclude};
+use crate::liveness::{Conclusion, Namespace, PodState, conclude, final_phase};
 use crate::suspects::Suspects;
 use api::accepted_pool::AcceptedPool;
 use api::block_layout::address_name;
@@ -320,6 +320,9 @@ impl GarbageCollector {
             Ok(None) => PodState::Gone,
             Ok(Some(pod)) => match (&stored.lease.sandbox.uid, pod.uid()) {
                 (Some(ours), Some(now)) if *ours != now => PodState::Replaced(now),
+                (Some(_), Some(_)) => {
+                    final_phase(&pod).map_or(PodState::Exists, |phase| PodState::Ended(phase.to_owned()))
+                }
                 _ => PodState::Exists,
             },
         }

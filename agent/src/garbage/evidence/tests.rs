@@ -40,3 +40,19 @@ fn an_old_sandbox_of_a_living_pod_is_unused_once_a_newer_one_lives() {
     let why = conclude(Some(&there), &ours(), true).unwrap();
     assert!(why.contains("its pod has a newer sandbox"), "{why}");
 }
+
+#[test]
+fn a_pod_with_a_final_phase_gets_no_sandbox_any_more() {
+    let at = |phase: &str| {
+        let mut pod = with(&json!({ "name": "one", "uid": "u-1" }));
+        pod.status.get_or_insert_default().phase = Some(phase.to_owned());
+        conclude(Some(&pod), &ours(), false)
+    };
+    for phase in ["Pending", "Running", "Unknown"] {
+        assert_eq!(at(phase), None, "{phase}");
+    }
+    for phase in ["Succeeded", "Failed"] {
+        let why = at(phase).unwrap();
+        assert!(why.contains("its pod has ended") && why.contains(phase), "{why}");
+    }
+}

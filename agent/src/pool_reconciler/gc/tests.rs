@@ -163,6 +163,30 @@ fn an_ended_lease_matches_only_the_object_of_its_own_attachment() {
     assert!(is_of("rail0", &ipaddress("c2"), &released));
 }
 
+/// What the collector finds about the pod of a lease, if the API server has the pod `a` with this UID and phase.
+async fn pod_state(uid: &str, phase: &str) -> PodState {
+    let pod = serde_json::json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "a", "namespace": "default", "uid": uid },
+        "status": { "phase": phase },
+    });
+    let (context, target, _dir) = registered_node(move |_| (200, pod.clone())).await;
+    let mut stored = lease(Some("default/a"), "c1", "net1", 1);
+    stored.lease.sandbox.uid = Some("uid-a".to_owned());
+    GarbageCollector::new(context)
+        .pod_state(&target.api, &stored)
+        .await
+}
+
+#[tokio::test]
+async fn a_finished_pod_has_ended_though_its_object_exists() {
+    assert_eq!(pod_state("uid-a", "Running").await, PodState::Exists);
+    for phase in ["Succeeded", "Failed"] {
+        assert_eq!(pod_state("uid-a", phase).await, PodState::Ended(phase.to_owned()));
+    }
+    let replaced = PodState::Replaced("uid-b".to_owned());
+    assert_eq!(pod_state("uid-b", "Succeeded").await, replaced);
+}
+
 /// What [`after_release`] found: the requests for single objects, and how many records of releases are left.
 type Outcome = (Vec<String>, usize);
 

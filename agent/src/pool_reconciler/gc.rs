@@ -56,19 +56,31 @@ impl Observed {
     }
 }
 
-/// The time of the newest lease of each interface of each pod, by the name of the pod.
-struct Sandboxes(HashMap<(String, String), Duration>);
+/// When a lease was made, and for which UID.
+type Made = (Duration, Option<String>);
+
+/// The leases of each interface of each pod name.
+struct Sandboxes(HashMap<(String, String), Vec<Made>>);
+
+/// What has a newer lease for the interface of a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Newer {
+    /// A newer sandbox of the pod. A lease without a UID counts as one of the same pod.
+    Sandbox,
+    /// A later pod of the same name.
+    Pod,
+}
 
 impl Sandboxes {
     fn of(leases: &[StoredLease]) -> Self {
-        let mut newest: HashMap<(String, String), Duration> = HashMap::new();
+        let mut all: HashMap<_, Vec<Made>> = HashMap::new();
         for stored in leases {
             if let Some(key) = Self::key(stored) {
-                let since = newest.entry(key).or_default();
-                *since = (*since).max(stored.lease.since_boot);
+                let made = (stored.lease.since_boot, stored.lease.sandbox.uid.clone());
+                all.entry(key).or_default().push(made);
             }
         }
-        Self(newest)
+        Self(all)
     }
 
     fn key(stored: &StoredLease) -> Option<(String, String)> {
@@ -76,10 +88,16 @@ impl Sandboxes {
         Some((pod, stored.lease.owner.ifname.to_string()))
     }
 
-    /// Whether the pod of the lease has a newer lease for the same interface.
-    fn replace(&self, stored: &StoredLease) -> bool {
-        let newest = Self::key(stored).and_then(|key| self.0.get(&key));
-        newest.is_some_and(|since| *since > stored.lease.since_boot)
+    /// What has a newer lease for the same pod name and interface. A newer sandbox of the pod comes before a later pod.
+    fn newer_than(&self, stored: &StoredLease) -> Option<Newer> {
+        let all = self.0.get(&Self::key(stored)?)?;
+        let newer = all.iter().filter(|(since, _)| *since > stored.lease.since_boot);
+        newer
+            .map(|(_, uid)| match (&stored.lease.sandbox.uid, uid) {
+                (Some(ours), Some(theirs)) if ours != theirs => Newer::Pod,
+                _ => Newer::Sandbox,
+            })
+            .min()
     }
 }
 
@@ -209,7 +227,7 @@ impl GarbageCollector {
 
     async fn collect_leases(&mut self, api: &Requests) -> Result<(), ReconcileError> {
         let leases = self.context.agent.stores.leases(&self.context.pool).await?;
-        let newest = Sandboxes::of(&leases.intact);
+        let sandboxes = Sandboxes::of(&leases.intact);
         self.observed.leases.begin_round();
         self.observed.lost.begin_round();
         let mut lost = 0;
@@ -219,10 +237,11 @@ impl GarbageCollector {
             let Some(fate) = fate(&stored).await else {
                 continue;
             };
-            if fate == Fate::There && newest.replace(&stored) {
-                lost += usize::from(self.is_lost(&key, &stored));
+            let newer = sandboxes.newer_than(&stored);
+            if let (Fate::There, Some(newer)) = (&fate, newer) {
+                lost += usize::from(self.is_lost(&key, &stored, newer));
             }
-            let Some(evidence) = self.evidence(api, &stored, fate, &newest).await else {
+            let Some(evidence) = self.evidence(api, &stored, fate, newer).await else {
                 continue;
             };
             let suspected = self.observed.leases.observe(&key, Instant::now());
@@ -238,21 +257,28 @@ impl GarbageCollector {
     }
 
     /// Whether the container runtime has lost a sandbox: kubelet starts a sandbox only when the earlier one has ended, and the
-    /// namespace of this one exists. Logs it once. Whether a process is in the namespace can be seen on the node only.
-    fn is_lost(&mut self, key: &Suspect, stored: &StoredLease) -> bool {
+    /// namespace of this one exists. The sandbox of an earlier pod is not lost: a pod that was deleted by force may still run, and
+    /// its successor has started. Logs both once. Whether a process is in the namespace can be seen on the node only.
+    fn is_lost(&mut self, key: &Suspect, stored: &StoredLease, newer: Newer) -> bool {
         let suspected = self.observed.lost.observe(key, Instant::now());
         let interval = self.context.agent.config.daemon.observation_interval;
-        let why = "its pod has a newer sandbox";
-        if suspected < interval {
-            return false;
-        }
-        if !self.observed.lost.is_news(key, why) {
-            return true;
+        let is_lost = newer == Newer::Sandbox;
+        let why = match newer {
+            Newer::Sandbox => "its pod has a newer sandbox",
+            Newer::Pod => "its pod's name has passed to another pod",
+        };
+        if suspected < interval || !self.observed.lost.is_news(key, why) {
+            return is_lost && suspected >= interval;
         }
         let namespace = key.2.as_ref().map(|netns| netns.path.display().to_string());
         let addresses: Vec<IpAddr> = stored.lease.addresses().collect();
-        tracing::warn!(pool = %self.context.pool, attachment = %stored.lease.owner, ?addresses, namespace, lease = stored.lease.describe(), why, "a sandbox keeps its address and its network namespace; if no process is in the namespace (rdmanet node, on the node), delete it: ip netns delete NAME");
-        true
+        let (pool, lease) = (&self.context.pool, stored.lease.describe());
+        if is_lost {
+            tracing::warn!(%pool, attachment = %stored.lease.owner, ?addresses, namespace, lease, why, "a sandbox keeps its address and its network namespace; if no process is in the namespace (rdmanet node, on the node), delete it: ip netns delete NAME");
+        } else {
+            tracing::info!(%pool, attachment = %stored.lease.owner, ?addresses, namespace, lease, why, "an earlier pod of this name still has its sandbox");
+        }
+        is_lost
     }
 
     async fn free(&self, stored: StoredLease, after: Duration, evidence: &str) -> Result<(), ReconcileError> {
@@ -280,7 +306,7 @@ impl GarbageCollector {
         api: &Requests,
         stored: &StoredLease,
         fate: Fate,
-        newest: &Sandboxes,
+        newer: Option<Newer>,
     ) -> Option<String> {
         let namespace = match &fate {
             Fate::Gone => Namespace::Gone,
@@ -291,7 +317,7 @@ impl GarbageCollector {
                 return None;
             }
         };
-        let pod = if newest.replace(stored) {
+        let pod = if newer == Some(Newer::Sandbox) {
             PodState::HasNewerSandbox
         } else {
             self.pod_state(api, stored).await

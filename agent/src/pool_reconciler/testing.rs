@@ -15,13 +15,30 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::sync::mpsc::unbounded_channel;
 
+/// As [`registered_node`], whose observations of one thing are `interval` apart at least.
+pub(super) async fn observing_node(interval: Duration) -> (PoolContext, Target, TempDir) {
+    let interval = format!("{}ms", interval.as_millis());
+    node_with(&["--observation-interval", &interval], |_| {
+        (404, json!({ "kind": "Status", "code": 404 }))
+    })
+    .await
+}
+
 /// A registered node with the pool `rail0`, the desired state of that pool, and the directory of the node's files. `answer`: the
 /// response of the API server to requests for other objects than the Node, by URI.
 pub(super) async fn registered_node(
+    answer: impl FnMut(&str) -> (u16, Value) + Send + 'static,
+) -> (PoolContext, Target, TempDir) {
+    node_with(&[], answer).await
+}
+
+async fn node_with(
+    flags: &[&str],
     mut answer: impl FnMut(&str) -> (u16, Value) + Send + 'static,
 ) -> (PoolContext, Target, TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let words = ["agent", "--node", "n", "--data-dir", dir.path().to_str().unwrap()];
+    let words = words.iter().chain(flags);
     let clients = scripted_clients(move |uri| {
         let node = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "n", "uid": "u" } });
         if uri.contains("/nodes/") {

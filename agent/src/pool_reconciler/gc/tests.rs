@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The times at which a node lists its addresses, and the leases and objects that have ended.
 
-use super::super::testing::registered_node;
+use super::super::testing::{observing_node, registered_node};
 use super::*;
+use api::http::Health;
 use block::Owner;
-use common::cni::{CniResult, ContainerId, IfName, IpConfig};
+use common::cni::{Args, CniResult, ContainerId, IfName, IpConfig};
 use ipam::store::{Lease, Sandbox, Store};
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -116,10 +118,71 @@ fn only_an_older_sandbox_of_the_same_pod_and_interface_is_replaced() {
         lease(None, "c4", "net1", 1),
         lease(None, "c5", "net1", 2),
     ];
-    let newest = Sandboxes::of(&all);
-    let replaced: Vec<bool> = all.iter().map(|stored| newest.replace(stored)).collect();
+    let sandboxes = Sandboxes::of(&all);
+    let newer: Vec<_> = all.iter().map(|stored| sandboxes.newer_than(stored)).collect();
     // Leases of another interface or pod, and leases without a pod name, replace nothing.
-    assert_eq!(replaced, [true, false, false, false, false, false]);
+    assert_eq!(newer, [Some(Newer::Sandbox), None, None, None, None, None]);
+}
+
+/// A lease of the interface `net1` of the pod `default/a` with this UID, created `since` seconds after the boot.
+fn lease_of(uid: &str, container: &str, since: u64) -> StoredLease {
+    let mut stored = lease(Some("default/a"), container, "net1", since);
+    stored.lease.sandbox.uid = Some(uid.to_owned());
+    stored
+}
+
+#[test]
+fn a_later_pod_of_the_name_is_no_newer_sandbox_of_the_pod() {
+    let unnamed = lease(Some("default/a"), "c4", "net1", 40);
+    let all = [
+        lease_of("uid-1", "c1", 10),
+        lease_of("uid-2", "c2", 20),
+        lease_of("uid-2", "c3", 30),
+    ];
+    let newer = |all: &[StoredLease]| {
+        let sandboxes = Sandboxes::of(all);
+        let newer = all.iter().map(|stored| sandboxes.newer_than(stored));
+        newer.collect::<Vec<_>>()
+    };
+    assert_eq!(newer(&all), [Some(Newer::Pod), Some(Newer::Sandbox), None]);
+    let with_unnamed = [all.to_vec(), vec![unnamed]].concat();
+    // A lease without a UID may be of any pod of the name.
+    assert_eq!(newer(&with_unnamed)[0], Some(Newer::Sandbox));
+}
+
+/// The number of lost sandboxes while the namespaces of two leases exist. The second lease is of the pod `uid`.
+async fn lost_sandboxes(uid: &str) -> String {
+    const INTERVAL: Duration = Duration::from_millis(50);
+    let (context, target, dir) = observing_node(INTERVAL).await;
+    for (uid, container) in [("uid-1", "c1"), (uid, "c2")] {
+        let netns = dir.path().join(container);
+        symlink("/proc/self/ns/net", &netns).unwrap();
+        let args = format!("K8S_POD_NAMESPACE=default;K8S_POD_NAME=a;K8S_POD_UID={uid}");
+        let sandbox = Sandbox::of(&Args::parse(&args).unwrap(), &netns);
+        let made = context.agent.stores.with(&context.pool, move |store| {
+            let locked = store.enter()?;
+            let owner = lease(None, container, "net1", 1).lease.owner;
+            locked.commit(&locked.draft(&owner, sandbox, CniResult::default())?)
+        });
+        made.await.unwrap();
+        // The time of a lease counts milliseconds.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let mut collector = GarbageCollector::new(context.clone());
+    for _ in 0..2 {
+        collector.collect_leases(&target.api).await.unwrap();
+        tokio::time::sleep(INTERVAL).await;
+    }
+    let metrics = context.agent.metrics();
+    let mut lines = metrics.lines();
+    let count = lines.find_map(|line| line.strip_prefix("rdmanet_lost_sandboxes{pool=\"rail0\"} "));
+    count.unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn the_sandbox_of_a_pod_that_was_deleted_by_force_is_not_lost() {
+    assert_eq!(lost_sandboxes("uid-1").await, "1", "a newer sandbox of the pod");
+    assert_eq!(lost_sandboxes("uid-2").await, "0", "a later pod of the name");
 }
 
 #[test]

@@ -130,7 +130,7 @@ fn rows(page: &str, head: &str) -> Vec<String> {
         .collect()
 }
 
-/// kubeadm, kubespray and GKE have a containerd that the usual `ctr` finds, and OpenShift has CRI-O.
+/// kubeadm, kubespray and GKE have a containerd that the usual `ctr` finds, and `OpenShift` has CRI-O.
 #[test]
 fn each_distribution_with_its_own_containerd_has_a_row_about_image_import() {
     let page = fs::read_to_string(root().join("docs/install.md")).unwrap();

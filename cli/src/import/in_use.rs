@@ -89,7 +89,7 @@ pub fn classify(
 }
 
 /// Whether the pod of an allocation may have its address. A pod that reports other addresses only has its name from an
-/// earlier pod, as in a StatefulSet.
+/// earlier pod, as in a `StatefulSet`.
 fn may_live(one: &SourceAllocation, pods: &[PodFacts]) -> bool {
     let Some(name) = &one.pod else { return true };
     pods.iter()

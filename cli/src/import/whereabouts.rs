@@ -129,11 +129,9 @@ fn allocations_of(pool: &DynamicObject) -> Result<Vec<SourceAllocation>, String>
 /// address contains `-`, so the longest end of the name that is an address is the address.
 fn reservation(object: &DynamicObject) -> Option<(String, SourceAllocation)> {
     let name = object.name_any();
-    let starts = std::iter::once(0).chain(name.match_indices('-').map(|(at, _)| at + 1));
+    let mut starts = std::iter::once(0).chain(name.match_indices('-').map(|(at, _)| at + 1));
     let address = |text: &str| text.parse().or_else(|_| text.replace('-', ":").parse()).ok();
-    let (start, address) = starts
-        .filter_map(|start| Some((start, address(&name[start..])?)))
-        .next()?;
+    let (start, address) = starts.find_map(|start| Some((start, address(&name[start..])?)))?;
     let space = name[..start].strip_suffix('-').unwrap_or("default").to_owned();
     let one = SourceAllocation {
         address,

@@ -29,7 +29,7 @@ fn of_the_page(cluster: &Cluster, words: &str) -> String {
     cluster.kubectl(&words.replace('\'', ""))
 }
 
-/// Waits until the DaemonSet of the agents counts this many nodes.
+/// Waits until the `DaemonSet` of the agents counts this many nodes.
 fn agents_for(cluster: &Cluster, nodes: usize) {
     cluster.until(&format!("agents are for {nodes} nodes"), || {
         let status = cluster.get("-n rdmanet-system daemonset rdmanet-agent")["status"].clone();

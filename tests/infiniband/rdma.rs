@@ -83,7 +83,10 @@ fn rdma_device_patterns_select_only_devices_of_the_parent_link() {
         let pod = node.pod();
         let conf = |device: &str| network(node, &json!({"master": "ib1", "rdma": {"device": device}}));
         for other in ["softib0", "mlx5_*"] {
-            let pieces = [&format!("rdma.device is \\\"{other}\\\""), "it has softib1"];
+            let pieces = [
+                &format!("rdma.device is \\\"{other}\\\""),
+                "the devices of the link are softib1",
+            ];
             pod.add(&conf(other), "net1").refused(7, &pieces);
         }
         for own in ["softib1", "softib*", "soft??[1-3]"] {

@@ -191,20 +191,28 @@ impl PoolContext {
         api.patch_status(self.pool.as_str(), requests).await
     }
 
-    /// Whether a lease of this node has `ip`, or an ADD of `owner` that waits for its answer may still make one.
-    pub(super) async fn may_be_leased(
+    /// How this node uses `ip`, whose object names `owner`.
+    pub(super) async fn address_use(
         &self,
         ip: IpAddr,
         owner: Option<api::Attachment>,
-    ) -> Result<bool, ReconcileError> {
+    ) -> Result<AddressUse, ReconcileError> {
         let owner = owner.and_then(attachment);
-        let may_be_leased = self.agent.stores.with(&self.pool, move |store| {
+        let found = self.agent.stores.with(&self.pool, move |store| {
             let Some(locked) = store.enter_existing()? else {
-                return Ok(false);
+                return Ok(AddressUse::Unused);
             };
-            Ok(locked.holds(ip)? || owner.is_some_and(|owner| locked.is_asking(&owner)))
+            if locked.holds(ip)? {
+                return Ok(AddressUse::Leased);
+            }
+            let asks = owner.is_some_and(|owner| locked.is_asking(&owner));
+            Ok(if asks {
+                AddressUse::Requested
+            } else {
+                AddressUse::Unused
+            })
         });
-        Ok(may_be_leased.await?)
+        Ok(found.await?)
     }
 
     /// Returns whether no lease of this node has `ip`. If so, an ADD of `owner` that still waits for its answer makes no lease
@@ -253,6 +261,17 @@ impl PoolContext {
             ),
         }
     }
+}
+
+/// How a node uses an address that is an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AddressUse {
+    /// A lease has it.
+    Leased,
+    /// An ADD of the object's attachment waits for its answer, and may lease it.
+    Requested,
+    /// Neither.
+    Unused,
 }
 
 /// The attachment that an object names, as the store names it.

@@ -5,7 +5,7 @@
 //! its evidence.
 
 use super::addresses::Addresses;
-use super::context::{PoolContext, Target};
+use super::context::{AddressUse, PoolContext, Target};
 use super::publish::Publisher;
 use crate::liveness::{Conclusion, Namespace, PodState, conclude, final_phase};
 use crate::suspects::Suspects;
@@ -16,6 +16,7 @@ use api::requests::{ReconcileError, Requests, WriteResult};
 use api::{AddressState, IpAddress};
 use block::owner::NodeIdentity;
 use common::cni::Attachment;
+use ipam::agent::LIMIT;
 use ipam::clock::{Clock, KernelClock};
 use ipam::store::{Fate, NetnsFile, Released, StoredLease};
 use kube::ResourceExt;
@@ -355,8 +356,7 @@ impl GarbageCollector {
     }
 
     /// Deletes the objects of released addresses after their cooldown. A kept address stays reserved for its holder. An address
-    /// may be leased again, under the object of the ended lease too. Then only the record of the release ends. If no lease is made
-    /// after all, [`Self::collect_addresses`] finds the object.
+    /// may be leased again, under the object of the ended lease too. Then only the record of the release ends.
     pub(super) async fn release_ended(
         &self,
         api: &Requests,
@@ -388,7 +388,9 @@ impl GarbageCollector {
                 continue;
             }
             if let Some(object) = object
-                && !self.release_object(api, object, released.ip).await?
+                && !self
+                    .release_object(api, object, has_rested(released.ended, now, cooldown + LIMIT * 2))
+                    .await?
             {
                 continue;
             }
@@ -404,23 +406,34 @@ impl GarbageCollector {
         Ok(())
     }
 
-    /// Releases the object of an ended lease, unless `ip` may be leased again. Returns whether the release is complete.
+    /// Releases the object of an ended lease, unless its address is leased again. Returns whether the release is complete.
+    ///
+    /// While an ADD of the attachment waits for its answer, the release waits too: the ADD may lease this address or another one.
+    /// `overdue`: no ADD waits that long, so it died, and [`Self::collect_addresses`] ends it.
     async fn release_object(
         &self,
         api: &Requests,
         object: &IpAddress,
-        ip: IpAddr,
+        overdue: bool,
     ) -> Result<bool, ReconcileError> {
-        let owner = object.spec.attachment.clone();
-        if self.context.may_be_leased(ip, owner).await? {
-            tracing::debug!(pool = %self.context.pool, %ip, "kept the object of an address that is allocated again");
+        let Ok(ip) = object.spec.address.parse() else {
             return Ok(true);
+        };
+        let owner = object.spec.attachment.clone();
+        match self.context.address_use(ip, owner).await? {
+            AddressUse::Requested => Ok(overdue),
+            AddressUse::Leased => {
+                tracing::debug!(pool = %self.context.pool, %ip, "kept the object of an address that is leased again");
+                Ok(true)
+            }
+            AddressUse::Unused => {
+                let done = api.release_address(object).await? != WriteResult::Conflict;
+                if done {
+                    tracing::debug!(pool = %self.context.pool, %ip, "deleted the object of a released address");
+                }
+                Ok(done)
+            }
         }
-        let done = api.release_address(object).await? != WriteResult::Conflict;
-        if done {
-            tracing::debug!(pool = %self.context.pool, %ip, "deleted the object of a released address");
-        }
-        Ok(done)
     }
 
     /// Deletes the objects of this node that no lease has: of a failed ADD, or of an earlier boot. Returns whether the other

@@ -7,7 +7,7 @@ use super::error::Error;
 use super::version::Version;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::stat::{fstat, makedev};
-use std::io::{Write, stderr, stdin, stdout};
+use std::io::{Stderr, StdinLock, StdoutLock, Write, stderr, stdin, stdout};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
@@ -29,14 +29,7 @@ pub fn run_process<P: Plugin>(make: impl FnOnce(&Env) -> Result<P, Error>) -> Ex
         return ExitCode::from(1);
     }
     let status = match make(&env) {
-        Ok(plugin) => {
-            let streams = Streams {
-                stdin: stdin().lock(),
-                stdout: stdout().lock(),
-                stderr: stderr().lock(),
-            };
-            dispatch(&plugin, &program, &env, streams)
-        }
+        Ok(plugin) => dispatch(&plugin, &program, &env, streams()),
         Err(error) => {
             // If stdout is closed, the exit status alone reports the failure.
             let _ = writeln!(stdout(), "{}", error.to_json(Version::LATEST));
@@ -44,6 +37,16 @@ pub fn run_process<P: Plugin>(make: impl FnOnce(&Env) -> Result<P, Error>) -> Ex
         }
     };
     ExitCode::from(status)
+}
+
+/// The streams of this process. stderr is not locked: the call also logs from the threads that enter the pod's
+/// namespace, and a locked stderr would block them for ever.
+fn streams() -> Streams<StdinLock<'static>, StdoutLock<'static>, Stderr> {
+    Streams {
+        stdin: stdin().lock(),
+        stdout: stdout().lock(),
+        stderr: stderr(),
+    }
 }
 
 /// Whether this process was started without stdout.
@@ -56,3 +59,6 @@ fn stdout_was_closed() -> bool {
     let flags = fcntl(stdout.as_fd(), FcntlArg::F_GETFL).map(OFlag::from_bits_truncate);
     is_null && flags.is_ok_and(|flags| flags & OFlag::O_ACCMODE == OFlag::O_RDWR)
 }
+
+#[cfg(test)]
+mod tests;

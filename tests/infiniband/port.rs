@@ -44,3 +44,30 @@ fn a_pod_survives_a_pulled_cable_and_can_be_detached_without_it() {
         cable(2, true);
     });
 }
+
+#[test]
+fn a_pod_keeps_its_ipv6_address_and_loses_its_route_while_its_parent_is_down() {
+    run(|node| {
+        let pod = node.pod();
+        let (address, route) = ("fd00:7::5/64", "fd00:8::/64");
+        let result = json!({
+            "ips": [{"address": address, "gateway": "fd00:7::1"}],
+            "routes": [{"dst": route}],
+        });
+        let conf = network(node, &json!({"ipam": node.scripted_ipam(&result)}));
+        pod.attach(&conf, "net1");
+        pod.route("net1", route);
+        node.ip("link set ib0 down");
+        soon("the child is down", || !pod.link("net1").up);
+        node.ip("link set ib0 up");
+        soon("ib0 has carrier", || node.link("ib0").carrier);
+        soon("the child has carrier", || pod.link("net1").carrier);
+        assert_eq!(pod.global("net1"), [address]);
+        let routes = pod.routes("net1");
+        assert!(
+            routes.iter().all(|left| left.dst.to_string() != route),
+            "docs/operate.md says that the route is gone: {routes:#?}"
+        );
+        pod.detach(&conf, "net1");
+    });
+}

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// Netns::run does its work on another thread, and that work logs warnings.
+/// `Netns::run` does its work on another thread, and that work logs warnings.
 #[test]
 fn another_thread_logs_while_a_call_has_the_streams() {
     let held = streams();

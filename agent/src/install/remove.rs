@@ -51,7 +51,13 @@ pub fn uninstall(wanted: &Uninstall, out: &mut dyn Write) -> Result<(), Error> {
     let directories = Directory::open_each(&wanted.target.host, &paths)?;
     restore(&directories)?;
     unless_in_use(wanted, out)?;
-    let gone = take_names(&directories, out)?;
+    let gone = match take_names(&directories, out) {
+        Ok(gone) => gone,
+        Err(error) => {
+            restore(&directories)?;
+            return Err(error);
+        }
+    };
     // From here on no new ADD finds the plugins. An ADD that was running is found now.
     if !gone.is_empty() && !wanted.force {
         sleep(GRACE);

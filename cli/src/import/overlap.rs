@@ -27,13 +27,13 @@ impl NamedRanges<'_> {
         }
         let (own, theirs) = common(self.ranges, other.ranges)?;
         Some(format!(
-            "its range {own} has addresses in common with range {theirs} of {}; one pool must have both ranges (docs/migrate.md, \"Ranges that overlap\")",
+            "its subnet {own} overlaps subnet {theirs} of {}; one pool must have both ranges (docs/migrate.md, \"Ranges that overlap\")",
             other.name
         ))
     }
 }
 
-/// The first subnets of both lists that have addresses in common.
+/// The first subnets of both lists that overlap. Bounds and exclusions do not count: pools share blocks by subnet.
 fn common(one: &[Range], other: &[Range]) -> Option<(IpNetwork, IpNetwork)> {
     let others = subnets(other);
     // If two networks overlap, one contains the other.

@@ -70,6 +70,8 @@ pub struct Step {
     pub networks: Vec<Network>,
     /// Whether this step switches those networks.
     pub switch: bool,
+    /// The network of the old plugin that allocates addresses of the open pool by a range of its own.
+    pub overlap: Option<String>,
     /// Seconds until the pool can be opened.
     pub wait: Option<u64>,
     /// Why the controller has not accepted the spec of the pool; `None` if it has, or if there is no pool yet.
@@ -84,7 +86,7 @@ impl Step {
     pub fn state(&self) -> &'static str {
         if self.spec.node_selector.as_ref() == Some(&closed()) {
             "closed"
-        } else if !self.networks.is_empty() || !self.late.is_empty() {
+        } else if !self.networks.is_empty() || !self.late.is_empty() || self.overlap.is_some() {
             "conflict"
         } else if self.unready.is_some() {
             "not ready"
@@ -116,6 +118,12 @@ impl Step {
                 one.address,
                 one.pod.as_deref().unwrap_or("an unknown pod"),
                 one.reported_by
+            );
+        }
+        if let Some(why) = &self.overlap {
+            let _ = write!(
+                text,
+                " The pool is open, and {why}. So both plugins allocate these addresses: change that network at once."
             );
         }
         for (network, owner) in self.networks.iter().filter_map(|one| Some((one, one.owner()?))) {
@@ -277,7 +285,9 @@ fn create(input: &PlanInput<'_>, group: &Group) -> Result<Step, String> {
         ));
     }
     let mut spec = spec(group);
-    if let Some(why) = overlapping_pool(&name, &spec, snapshot) {
+    let overlap = overlapping_network(data, &group.keys, &group.named_ranges())
+        .or_else(|| overlapping_pool(&name, &spec, snapshot));
+    if let Some(why) = overlap {
         return Err(why);
     }
     size(&name, &mut spec, group.block_size, snapshot.nodes.len())?;
@@ -307,6 +317,7 @@ fn create(input: &PlanInput<'_>, group: &Group) -> Result<Step, String> {
         ended,
         networks: group.networks.clone(),
         switch: options.switch && are_own(&group.networks),
+        overlap: None,
         wait: None,
         unready: None,
         rounded: 0,
@@ -327,13 +338,13 @@ fn update(
         options,
     } = *input;
     let was_closed = is_closed(pool);
-    // The old plugin allocates from the range of each network that names it.
-    let mut others = data.groups.iter().filter(|group| group.keys != record.from);
-    let overlap =
-        others.find_map(|group| named_ranges(&pool.name_any(), &pool.spec).conflict(&group.named_ranges()));
-    let overlap =
-        overlap.or_else(|| overlapping_pool(&pool.name_any(), &pool.spec, snapshot).filter(|_| was_closed));
-    if let Some(why) = overlap {
+    let name = pool.name_any();
+    let overlap = overlapping_network(data, &record.from, &named_ranges(&name, &pool.spec));
+    if was_closed
+        && let Some(why) = overlap
+            .clone()
+            .or_else(|| overlapping_pool(&name, &pool.spec, snapshot))
+    {
         return Err(why);
     }
     let mut spec = pool.spec.clone();
@@ -350,13 +361,13 @@ fn update(
     let unready = unready(pool);
     let mut wait = None;
     if was_closed && left.is_empty() {
-        wait = remaining_grace(data, options, &pool.name_any());
+        wait = remaining_grace(data, options, &name);
         if wait.is_none() && unready.is_none() {
             spec.node_selector.clone_from(&record.node_selector);
         }
     }
     let step = Step {
-        pool: pool.name_any(),
+        pool: name,
         keys: record.from.clone(),
         action: Action::Write,
         spec,
@@ -367,6 +378,7 @@ fn update(
         ended,
         switch: options.switch && !left.is_empty() && are_own(&left),
         networks: left,
+        overlap,
         wait,
         unready,
         rounded: 0,
@@ -408,6 +420,13 @@ fn named_ranges<'a>(pool: &str, spec: &'a IpPoolSpec) -> NamedRanges<'a> {
         space: &spec.address_space,
         ranges: &spec.ranges,
     }
+}
+
+/// Why a pool of `ranges` cannot be open beside the networks that name the old plugin, which allocates from the ranges of
+/// each of them; `None` if they have other addresses. `keys`: the networks of the pool itself.
+fn overlapping_network(data: &SourceData, keys: &[String], ranges: &NamedRanges<'_>) -> Option<String> {
+    let mut others = data.groups.iter().filter(|group| group.keys != keys);
+    others.find_map(|group| ranges.conflict(&group.named_ranges()))
 }
 
 /// Why there cannot be a pool `name` of `spec` beside the other pools; `None` if no address is in two pools.

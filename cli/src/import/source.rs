@@ -203,8 +203,8 @@ pub fn group_networks(
     (groups, refused)
 }
 
-/// Merges networks with the same ranges. Refuses networks that share only some ranges, have different settings for one
-/// range, or have ranges that overlap.
+/// Merges networks with the same ranges. Refuses networks that share only some ranges, or have different settings for one
+/// range.
 fn merge_groups(all: Vec<Group>, refused: &mut Vec<Refusal>) -> Vec<Group> {
     let mut groups: Vec<(Group, Option<String>)> = Vec::new();
     for one in all {
@@ -217,17 +217,14 @@ fn merge_groups(all: Vec<Group>, refused: &mut Vec<Refusal>) -> Vec<Group> {
         }
         group.networks.extend(one.networks);
     }
-    let all: Vec<Group> = groups.iter().map(|(group, _)| group.clone()).collect();
+    let keys: Vec<Vec<String>> = groups.iter().map(|(group, _)| group.keys.clone()).collect();
     for (group, conflict) in &mut groups {
-        let others = || all.iter().filter(|other| other.keys != group.keys);
-        if others().any(|other| other.keys.iter().any(|key| group.keys.contains(key))) {
+        let shares =
+            |other: &Vec<String>| *other != group.keys && other.iter().any(|key| group.keys.contains(key));
+        if keys.iter().any(shares) {
             *conflict = Some(
                 "another network has some of these ranges but not all; create the pools by hand".to_owned(),
             );
-        } else if let Some(why) =
-            others().find_map(|other| group.named_ranges().conflict(&other.named_ranges()))
-        {
-            *conflict = Some(why);
         }
     }
     let mut kept = Vec::new();

@@ -214,8 +214,9 @@ fn networks_whose_ranges_overlap_are_rejected_with_both_names_and_ranges() {
         &[range("10.0.0.0/16"), range("10.0.1.0/24"), range("10.1.0.0/16")],
         &[],
     );
-    assert_eq!(reading.groups.len(), 1, "only the third range is one of its own");
-    let refused: Vec<String> = reading.refused.iter().map(ToString::to_string).collect();
+    let (planned, refused) = plan(&reading, &Snapshot::default(), &OPTIONS);
+    assert_eq!(planned.len(), 1, "only the third range is one of its own");
+    let refused: Vec<String> = refused.iter().map(ToString::to_string).collect();
     assert_eq!(refused.len(), 2, "{refused:?}");
     for one in refused {
         for part in [
@@ -257,6 +258,44 @@ fn a_pool_stays_closed_while_a_network_of_the_old_plugin_overlaps_it() {
             .iter()
             .any(|one| one.starts_with("network default/part") && one.contains("of pool net0")),
         "{refused:?}"
+    );
+}
+
+/// Addresses of host-local are of one node, so networks that have nothing to do with the import may share a subnet.
+#[test]
+fn networks_that_overlap_each_other_keep_no_other_pool_closed() {
+    let rail0 = of_whereabouts(&[range("10.20.0.0/16")], &[]);
+    let pool = accepted(&steps(&rail0, &Snapshot::default())[0]);
+    let snapshot = Snapshot::of(vec![pool], vec![], vec![]);
+    let others = of_whereabouts(&[range("10.10.0.0/24"), range("10.10.0.0/25")], &[]);
+    let (planned, refused) = plan(&others, &snapshot, &OPTIONS);
+    assert_eq!((planned[0].state(), refused.len()), ("open", 2), "{refused:?}");
+}
+
+#[test]
+fn a_network_that_overlaps_an_open_pool_is_a_conflict_and_its_addresses_are_excluded() {
+    let whole = of_whereabouts(&[range("10.0.0.0/16")], &[]);
+    let pool = accepted(&steps(&whole, &Snapshot::default())[0]);
+    let closed = Snapshot::of(vec![pool], vec![], vec![]);
+    let open = accepted(&steps(&SourceData::default(), &closed)[0]);
+    let mut snapshot = Snapshot::of(vec![open], vec![], vec![]);
+    snapshot.pods.push(PodFacts {
+        name: "ml/p".to_owned(),
+        is_running: true,
+        ..PodFacts::default()
+    });
+    let part = whereabouts::interpret(
+        vec![network("part", &range("10.0.1.0/24"))],
+        &[],
+        &[object("10.0.1.5", &json!({ "podref": "ml/p" }))],
+    );
+    let (planned, _) = plan(&part, &snapshot, &OPTIONS);
+    assert_eq!(planned[0].state(), "conflict");
+    assert!(planned[0].describe(false).contains("of network default/part"));
+    let excluded = &planned[0].spec.ranges[0].exclude;
+    assert!(
+        excluded.iter().any(|one| one.contains("10.0.1.5")),
+        "{excluded:?}"
     );
 }
 
@@ -305,9 +344,13 @@ fn an_address_that_is_only_reserved_is_excluded_when_the_pool_opens() {
         reserved("blue-10.0.0.6", "ml/q"),
         reserved("10.0.0.7", "ml/gone"),
         reserved("blue-fd00--8", "ml/r"),
+        reserved("dc1-fd00--8", "ml/r"),
     ];
     let switched = whereabouts::interpret(vec![], &[], &reserved);
-    assert_eq!(switched.reserved["blue"][1].address.to_string(), "fd00::8");
+    for space in ["blue", "dc1"] {
+        let found = &switched.reserved[space];
+        assert_eq!(found.last().unwrap().address.to_string(), "fd00::8", "{space}");
+    }
     let opened = steps(&switched, &snapshot);
     let excluded: Vec<&[String]> = opened
         .iter()

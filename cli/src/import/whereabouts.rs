@@ -71,7 +71,7 @@ pub fn interpret(networks: Vec<Network>, pools: &[DynamicObject], reserved: &[Dy
         sentence.is_none()
     });
     let mut of_spaces: BTreeMap<String, Vec<SourceAllocation>> = BTreeMap::new();
-    for (space, one) in reserved.iter().filter_map(reservation) {
+    for (space, one) in reserved.iter().flat_map(reservations) {
         of_spaces.entry(space).or_default().push(one);
     }
     SourceData {
@@ -125,24 +125,25 @@ fn allocations_of(pool: &DynamicObject) -> Result<Vec<SourceAllocation>, String>
     entries.iter().map(one).collect()
 }
 
-/// Parses a name such as `[network_name-]10.0.0.5` or `[network_name-]fd00--5`, and returns the address space too. An IPv6
-/// address contains `-`, so the longest end of the name that is an address is the address.
-fn reservation(object: &DynamicObject) -> Option<(String, SourceAllocation)> {
+/// Parses a name such as `[network_name-]10.0.0.5` or `[network_name-]fd00--5`, and returns each reading with its address
+/// space. An IPv6 address contains `-`, so a `network_name` of hexadecimal digits may be a part of it. A reading too many
+/// only excludes an address.
+fn reservations(object: &DynamicObject) -> Vec<(String, SourceAllocation)> {
     let name = object.name_any();
-    let mut starts = std::iter::once(0).chain(name.match_indices('-').map(|(at, _)| at + 1));
+    let starts = std::iter::once(0).chain(name.match_indices('-').map(|(at, _)| at + 1));
     let address = |text: &str| text.parse().or_else(|_| text.replace('-', ":").parse()).ok();
-    let (start, address) = starts.find_map(|start| Some((start, address(&name[start..])?)))?;
-    let space = name[..start].strip_suffix('-').unwrap_or("default").to_owned();
-    let one = SourceAllocation {
-        address,
-        pod: object
-            .data
-            .pointer("/spec/podref")
-            .and_then(Value::as_str)
-            .map(str::to_owned),
-        reported_by: format!("OverlappingRangeIPReservation {}", full_name(object)),
+    let pod = object.data.pointer("/spec/podref").and_then(Value::as_str);
+    let readings = starts.filter_map(|start| Some((start, address(&name[start..])?)));
+    let of_space = |(start, address): (usize, _)| {
+        let space = name[..start].strip_suffix('-').unwrap_or("default").to_owned();
+        let one = SourceAllocation {
+            address,
+            pod: pod.map(str::to_owned),
+            reported_by: format!("OverlappingRangeIPReservation {}", full_name(object)),
+        };
+        (space, one)
     };
-    Some((space, one))
+    readings.map(of_space).collect()
 }
 
 /// The group of one network.

@@ -100,9 +100,9 @@ async fn a_block_changes_its_owner_only_while_orphaned_and_with_the_next_epoch()
     assert!(message.contains("epoch"), "{message}");
     replace(name, &[state("Orphaned")]).await.unwrap();
     let message = refusal(replace(name, &[n2.clone(), state("Active")]).await).message;
-    assert!(message.contains("epoch goes up by one"), "{message}");
+    assert!(message.contains("it must grow by one"), "{message}");
     let message = refusal(replace(name, &[state("Active")]).await).message;
-    assert!(message.contains("epoch goes up by one"), "{message}");
+    assert!(message.contains("it must grow by one"), "{message}");
     let taken = replace(name, &[n2, state("Active"), epoch(2)]).await.unwrap();
     assert_eq!((taken.spec.owner.node.as_str(), taken.spec.epoch), ("n2", 2));
 }

@@ -10,13 +10,21 @@ use crate::error::Error;
 use crate::host::{Host, observe, side_of};
 use crate::intent::{Grant, Intent};
 use crate::journal::{self, Entry, Written, loads};
-use crate::kernel::Side;
+use crate::kernel::{Kernel, Side};
 use crate::rdma;
 use crate::rdma::decide::decide;
+use crate::rdma::facts::devices;
 use crate::rdma::movable::{Surroundings, require_movable};
 use crate::select::{Aside, candidates, choose};
 use common::cni;
 use common::undo::Undo;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How long udev may take to rename a device.
+const RENAME_TIMEOUT: Duration = Duration::from_secs(2);
+
+const POLL: Duration = Duration::from_millis(20);
 
 /// Reads the node, chooses the link if the configuration leaves a choice, and plans. Changes nothing.
 ///
@@ -144,8 +152,31 @@ pub(super) fn begin(
 /// Sets the GUID, and plans the move of the link that the driver made with it.
 fn renew(context: &mut AddContext<'_>, plan: &Plan, new: &NewGuid) -> Result<Plan, Error> {
     let link = function::give(context.kernel, plan, new)?;
+    if let Some(grant) = &plan.interface.rdma {
+        await_name(context.kernel, &grant.device.name)?;
+    }
     let others = others(context)?;
     let again = plan_for(context, &others, &ResolvedMaster::Named(link.name))?;
     let snapshot = plan.snapshot.clone();
     Ok(Plan { snapshot, ..again })
+}
+
+/// Waits until the host has an RDMA device with the name that the function's device had before its driver was bound again.
+/// The kernel gives a new device a name of its own, and udev renames it after its link exists (`rdma_rename` of rdma-core).
+fn await_name(kernel: &mut dyn Kernel, name: &str) -> Result<(), Error> {
+    let deadline = Instant::now() + RENAME_TIMEOUT;
+    while Instant::now() < deadline {
+        if devices(kernel, Side::Host)?
+            .iter()
+            .any(|device| device.name == name)
+        {
+            return Ok(());
+        }
+        sleep(POLL);
+    }
+    tracing::warn!(
+        device = name,
+        "the RDMA device of the virtual function has another name than before"
+    );
+    Ok(())
 }

@@ -157,24 +157,25 @@ pub fn require_bound(kernel: &mut dyn Kernel, was: &Snapshot) -> Result<(), Erro
 /// link.
 ///
 /// # Errors
-/// The kernel or the driver refuses. If the physical function is gone or cannot set either, that is only
-/// logged: an error would keep a pod from being removed forever.
+/// The kernel or the driver refuses. If the physical function is gone or cannot set GUIDs, or if the link state cannot be
+/// set, that is only logged: an error would keep a pod from being removed forever.
 pub fn restore(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Result<Link, Error> {
     let Some(function) = &was.function else {
         return Ok(link.clone());
     };
     let or_none = |guid: Guid| if guid.is_usable() { guid } else { Guid::NONE };
     let (node, port) = (or_none(function.node_guid), or_none(function.port_guid));
-    let restored = set(kernel, function, node, port).and_then(|()| match function.link_state {
-        Some(FunctionState::Disable) => set_state(kernel, function, FunctionState::Disable),
-        Some(FunctionState::Auto | FunctionState::Enable) | None => Ok(()),
-    });
-    if let Err(error) = restored {
+    if let Err(error) = set(kernel, function, node, port) {
         if function.port_guid.is_usable() && !is_permanent(&error) {
             return Err(error);
         }
-        tracing::warn!(function = function.pci(), %error, "cannot restore the GUIDs and the link state of the virtual function; it keeps the pod's");
+        tracing::warn!(function = function.pci(), %error, "cannot restore the GUIDs of the virtual function; it keeps the pod's");
         return Ok(link.clone());
+    }
+    if function.link_state == Some(FunctionState::Disable)
+        && let Err(error) = set_state(kernel, function, FunctionState::Disable)
+    {
+        tracing::warn!(function = function.pci(), %error, "cannot restore the link state of the virtual function; its port stays up");
     }
     let uses = |is: Option<Guid>, set: Guid| is.is_some_and(|is| or_none(is) == set);
     if !uses(link.address.port_guid(), port) || !uses(node_guid(&function.path), node) {

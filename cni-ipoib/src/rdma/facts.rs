@@ -99,13 +99,15 @@ impl Facts {
         }
         facts.mode = mode(kernel)?;
         facts.lowers = lowers(kernel, sysfs, side, link)?;
-        for _ in 0..READS {
+        for read in 1..=READS {
             let devices = near(sysfs, &facts.lowers, thorough)?;
             facts.devices = devices.into_iter().map(ObservedDevice::from).collect();
             if facts.mode == NetnsMode::Exclusive || link.layer == LinkLayer::Ethernet {
                 facts.ask_netlink(kernel, side)?;
             }
-            if facts.mode == NetnsMode::Shared || facts.devices.iter().all(|seen| seen.index.is_some()) {
+            let listed = facts.devices.iter().all(|seen| seen.index.is_some());
+            // sysfs has the devices of the host, which netlink does not list in an exclusive pod.
+            if facts.mode == NetnsMode::Shared || side == Side::Pod || listed || read == READS {
                 break;
             }
             // sysfs shows a device before netlink lists it, and udev may rename it between the two reads.
@@ -133,7 +135,11 @@ impl Facts {
         })
     }
 
-    fn ask_netlink(&mut self, kernel: &mut dyn Kernel, side: Side) -> Result<(), Error> {
+    /// Adds to the devices what netlink reports of them.
+    ///
+    /// # Errors
+    /// The kernel refuses a request.
+    pub(super) fn ask_netlink(&mut self, kernel: &mut dyn Kernel, side: Side) -> Result<(), Error> {
         let of_kernel = devices(kernel, side)?;
         for seen in &mut self.devices {
             let Some(same) = of_kernel.iter().find(|other| other.name == seen.device.name) else {
@@ -293,10 +299,10 @@ fn lowers(kernel: &mut dyn Kernel, sysfs: &Sysfs, side: Side, link: &Link) -> Re
     Ok(links.into_iter().map(lower).collect())
 }
 
-/// The links directly below `link`: its parent, or the ports of a bond, the active one first, then those with
-/// carrier.
+/// The links directly below `link`: its parent, or the ports of a bond, a team or a bridge, the active one first, then
+/// those with carrier.
 fn below(kernel: &mut dyn Kernel, side: Side, link: &Link) -> Result<Vec<Link>, Error> {
-    if link.is_bond() {
+    if matches!(link.kind.as_deref(), Some("bond" | "team" | "bridge")) {
         let mut ports = crate::kernel::links(kernel, side)?;
         ports.retain(|port| port.master == Some(link.index));
         let active = match link.info {

@@ -18,6 +18,8 @@ pub fn observe(kernel: &mut dyn Kernel, sysfs: &Sysfs, side: Side, link: &Link) 
     let may_be_in_a_table = sysfs.has_rdma() && link.layer == LinkLayer::Ethernet;
     if may_be_in_a_table && matches!(find(&facts, None), Err(NotFound::None)) {
         facts.add_gid_tables(sysfs)?;
+        // The tables may have added devices.
+        facts.ask_netlink(kernel, side)?;
     }
     Ok(facts)
 }

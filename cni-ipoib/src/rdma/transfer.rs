@@ -35,15 +35,15 @@ const POLL: Duration = Duration::from_millis(20);
 /// A failure may leave it half done. [`bring_back`] undoes either half.
 ///
 /// # Errors
-/// [`RdmaError::Unlisted`]: the host has no device of this index, name and GUID. [`RdmaError::Kept`]: the driver
+/// [`RdmaError::Unlisted`]: the host has no device of this index and GUID. [`RdmaError::Kept`]: the driver
 /// cannot disassociate the device from its users. [`Error::Kernel`]: the kernel refused.
 pub fn hand_over(kernel: &mut dyn Kernel, state: &Path, grant: &Grant) -> Result<(), Error> {
     let Sharing::Exclusive { rename } = &grant.netns else {
         return Ok(());
     };
-    let Identity { name, index, .. } = &grant.device;
+    let index = &grant.device.index;
     let _lock = NodeLock::attempt(state);
-    require_listed(kernel, &grant.device)?;
+    let name = &name_on_host(kernel, &grant.device)?;
     let file = kernel.verbs_file(name);
     let moved = kernel.move_rdma_device(*index, Side::Host);
     if matches!(&moved, Err(error) if error.is(Errno::EOPNOTSUPP)) {
@@ -66,20 +66,17 @@ pub fn hand_over(kernel: &mut dyn Kernel, state: &Path, grant: &Grant) -> Result
     }
 }
 
-/// Fails unless the host's device with the index of `identity` has its name and GUID: a move goes by the index
-/// alone.
-fn require_listed(kernel: &mut dyn Kernel, identity: &Identity) -> Result<(), Error> {
-    let is_it = |device: &RdmaDevice| {
-        device.index == identity.index
-            && device.name == identity.name
-            && device.node_guid == identity.node_guid
-    };
-    if devices(kernel, Side::Host)?.iter().any(is_it) {
-        return Ok(());
-    }
-    Err(Error::Rdma(RdmaError::Unlisted {
-        device: identity.name.clone(),
-    }))
+/// The present name of the host's device with the index and GUID of `identity`. A move goes by the index alone. udev may
+/// have renamed the device since it was found.
+fn name_on_host(kernel: &mut dyn Kernel, identity: &Identity) -> Result<String, Error> {
+    let is_it =
+        |device: &RdmaDevice| device.index == identity.index && device.node_guid == identity.node_guid;
+    let found = devices(kernel, Side::Host)?.into_iter().find(is_it);
+    found.map(|device| device.name).ok_or_else(|| {
+        Error::Rdma(RdmaError::Unlisted {
+            device: identity.name.clone(),
+        })
+    })
 }
 
 /// The warning about a device that has another file since its move. The kernel takes a lower number if one is free.

@@ -87,8 +87,11 @@ impl Returning<'_> {
     fn wait(&self, kernel: &mut dyn Kernel, timeout: Duration) -> Result<(), Error> {
         let was = self.was;
         let deadline = Instant::now() + timeout;
-        loop {
+        {
+            let _lock = NodeLock::attempt(self.node.state());
             function::require_bound(kernel, was)?;
+        }
+        loop {
             if let Some(link) = find(kernel, Side::Host, &was.hardware)? {
                 let _lock = NodeLock::take(self.node.state())?;
                 return restore_returned(kernel, &link, was, self.others);

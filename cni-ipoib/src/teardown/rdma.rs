@@ -6,6 +6,7 @@ use super::{Caller, DetachTarget};
 use crate::device::function::require_bound;
 use crate::error::Error;
 use crate::intent::Intent;
+use crate::journal::NodeLock;
 use crate::netns::pod_if_there;
 use crate::rdma::movable::{Holder, holders};
 use crate::rdma::transfer::{await_return, bring_back};
@@ -40,6 +41,7 @@ pub(super) fn return_device(caller: &Caller<'_>, target: &DetachTarget<'_>) -> R
     let mut kernel = node.kernel(None)?;
     // A virtual function that was left without its driver has no RDMA device.
     if let Some(was) = intent.and_then(|intent| intent.device.as_ref()) {
+        let _lock = NodeLock::attempt(node.state());
         require_bound(&mut *kernel, was)?;
     }
     await_return(&mut *kernel, &node.sysfs(), identity)

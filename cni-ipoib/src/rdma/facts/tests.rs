@@ -220,3 +220,32 @@ fn a_refused_request_is_reported_with_its_step() {
         ]
     );
 }
+
+#[test]
+fn the_ports_of_a_bridge_lead_to_its_device() {
+    let (node, kernel) = node();
+    let bridge = of_kind("bridge", ethernet(9, "br0"));
+    let mut port = ethernet(6, "eth1");
+    port.master = Some(9);
+    kernel.set().state.host = vec![bridge.clone(), port];
+    let facts = read(&node, &kernel, &bridge);
+    let found = super::super::find(&facts, None).unwrap();
+    assert_eq!(found.seen.device.name, "mlx5_1");
+}
+
+#[test]
+fn a_link_in_an_exclusive_pod_is_read_once() {
+    let (node, kernel) = node();
+    kernel.set().state.rdma.mode = NetnsMode::Exclusive;
+    let link = ethernet(6, "eth1");
+    kernel.set().state.pod = vec![link.clone()];
+    observe(&mut kernel.clone(), &node.sysfs(), Side::Pod, &link).unwrap();
+    let listed = log(&kernel);
+    let reads = listed
+        .iter()
+        .filter(|request| *request == "list RDMA devices in Pod");
+    assert!(
+        reads.count() <= 2,
+        "once, and once for the GID tables: {listed:?}"
+    );
+}

@@ -66,12 +66,23 @@ fn a_device_moves_to_the_pod_and_returns_unchanged() {
 }
 
 #[test]
-fn a_device_of_another_name_or_guid_with_the_index_is_not_moved() {
+fn a_device_that_udev_has_renamed_is_moved_by_its_index_and_guid() {
+    let mut kernel = kernel();
+    let renamed = Identity {
+        name: "mlx5_9".to_owned(),
+        ..grant(None).device
+    };
+    let grant = Grant {
+        device: renamed,
+        ..grant(None)
+    };
+    give(&mut kernel, &grant).unwrap();
+    assert_eq!(devices(&mut kernel, Side::Pod).unwrap().len(), 1);
+}
+
+#[test]
+fn a_device_of_another_guid_or_index_is_not_moved() {
     for other in [
-        Identity {
-            name: "mlx5_9".to_owned(),
-            ..grant(None).device
-        },
         Identity {
             node_guid: Guid(8),
             ..grant(None).device

@@ -409,7 +409,8 @@ impl GarbageCollector {
     /// Releases the object of an ended lease, unless its address is leased again. Returns whether the release is complete.
     ///
     /// While an ADD of the attachment waits for its answer, the release waits too: the ADD may lease this address or another one.
-    /// `overdue`: no ADD waits that long, so it died, and [`Self::collect_addresses`] ends it.
+    /// `overdue`: the lease ended longer ago than an ADD waits. [`Self::collect_addresses`] then ends the request, after an
+    /// observation interval.
     async fn release_object(
         &self,
         api: &Requests,

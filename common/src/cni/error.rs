@@ -32,7 +32,7 @@ impl Code {
     pub const LIMITED: Self = Self(51);
     /// 100: the kernel refused a step.
     pub const KERNEL: Self = Self(100);
-    /// 101: the pod already has an interface of the requested name.
+    /// 101: the pod already has an interface of the requested name, or a lease of another network for it.
     pub const IFNAME_IN_USE: Self = Self(101);
     /// 102: the master exists but carries no traffic: it is down, without carrier, or not joined to its
     /// fabric.

@@ -38,8 +38,9 @@ pub struct BlockUse {
     pub reserved: u64,
     /// Released addresses that still rest.
     pub resting: u64,
-    /// Addresses whose last lease ended without DEL, less than the pool's quarantine ago. This node probes such an
-    /// address before the next use. A node that claims the block after a return does not.
+    /// Addresses that another host may still use: their last lease ended without DEL, or its probe probably found a
+    /// host, less than the pool's quarantine ago. This node probes such an address before the next use. A node that
+    /// claims the block after a return does not.
     pub suspect: u64,
 }
 
@@ -86,7 +87,8 @@ impl Locked<'_> {
     pub fn usage(&self, pool: Option<&PoolFile>, blocks: &[IpNetwork]) -> Result<Vec<BlockUse>, Error> {
         let taken = self.addresses()?;
         let reserved = self.reserved(pool, &taken)?;
-        let released = self.named_addresses(&self.store.boot.join("resting"))?;
+        let mut released = self.named_addresses(&self.store.boot.join("resting"))?;
+        released.retain(|ip| blocks.iter().any(|block| block.contains(*ip)));
         let (mut resting, mut suspect) = (released.clone(), released);
         resting.retain(|ip| self.rest_of(*ip).is_some());
         let quarantine = pool.map_or(0, |pool| pool.quarantine_seconds);

@@ -341,7 +341,7 @@ impl Locked<'_> {
         (hash >> 32) % SWEEP_EVERY == 0
     }
 
-    /// Checks up to `most` resting addresses, removes those that have finished resting and need no probe, and
+    /// Checks up to `most` resting addresses, removes those that have finished resting and need no record, and
     /// returns their number. It starts at a varying place: from a fixed start it would check the same ones while
     /// those behind them pile up.
     pub(crate) fn sweep(&self, most: usize) -> usize {
@@ -357,7 +357,7 @@ impl Locked<'_> {
             .unwrap_or_default();
         let looked_at = names.iter().cycle().skip(start).take(most.min(names.len()));
         let ips = looked_at.filter_map(|name| name.to_str()?.parse().ok());
-        ips.filter(|ip| self.rest_of(*ip).is_none() && !self.must_probe(*ip))
+        ips.filter(|ip| self.rest_of(*ip).is_none() && !self.keeps_record(*ip))
             // A file that cannot be removed is left for the next sweep.
             .filter(|ip| node.disk.unlink(&self.store.resting_path(*ip)).is_ok())
             .count()

@@ -93,18 +93,10 @@ impl Occupancy for Locked<'_> {
         Ok(found)
     }
 
-    /// Until a later lease of `ip`, its last one decides: no DEL ended that lease, or its probe probably found
-    /// another host.
+    /// Until a later lease of `ip`, its last one decides.
     fn must_probe(&self, ip: IpAddr) -> bool {
         let content = self.store.node.disk.read(&self.store.resting_path(ip));
-        let content = content.unwrap_or_default();
-        let Ok(lease) = Lease::from_file(&content) else {
-            return false;
-        };
-        let mut ips = lease.result.ips.iter();
-        let was_probed = ips.any(|it| it.probe && it.address.ip() == ip);
-        let is_brief = || ended(&content).is_some_and(|ended| ended.saturating_sub(lease.since_boot) < BRIEF);
-        is_without_del(&content) || (was_probed && is_brief())
+        is_doubtful(&content.unwrap_or_default(), ip)
     }
 
     fn cursor(&self, range: &Range) -> Option<IpAddr> {
@@ -112,6 +104,21 @@ impl Occupancy for Locked<'_> {
         let content = self.store.node.disk.read(&path).ok()?;
         str::from_utf8(&content).ok()?.trim().parse().ok()
     }
+}
+
+/// How long the record of a brief lease with a probe is kept.
+const KEPT: Duration = Duration::from_secs(3600);
+
+/// Whether another host may still use `ip`, by the file of its last lease: no DEL ended that lease, or its probe probably
+/// found another host, because it was brief.
+fn is_doubtful(content: &[u8], ip: IpAddr) -> bool {
+    let Ok(lease) = Lease::from_file(content) else {
+        return false;
+    };
+    let mut ips = lease.result.ips.iter();
+    let was_probed = ips.any(|it| it.probe && it.address.ip() == ip);
+    let is_brief = || ended(content).is_some_and(|ended| ended.saturating_sub(lease.since_boot) < BRIEF);
+    is_without_del(content) || (was_probed && is_brief())
 }
 
 impl Locked<'_> {
@@ -124,15 +131,22 @@ impl Locked<'_> {
         self.cooldown.checked_sub(rested).filter(|rest| !rest.is_zero())
     }
 
-    /// Whether the last lease of `ip` ended without DEL less than `within` ago.
+    /// Whether the last lease of `ip` ended less than `within` ago, and another host may still use the address.
     pub(super) fn is_suspect(&self, ip: IpAddr, within: Duration) -> bool {
         let Store { node, .. } = self.store;
         let since = || {
             let content = node.disk.read(&self.store.resting_path(ip)).ok()?;
-            let ended = ended(&content).filter(|_| is_without_del(&content))?;
+            let ended = ended(&content).filter(|_| is_doubtful(&content, ip))?;
             node.clock.since_boot().ok()?.checked_sub(ended)
         };
         since().is_some_and(|since| since < within)
+    }
+
+    /// Whether a sweep keeps the record of the last lease of `ip` although the address has rested: for ever if that lease ended
+    /// without DEL, and for an hour if its probe probably found another host. Such leases may be many.
+    pub(super) fn keeps_record(&self, ip: IpAddr) -> bool {
+        let content = self.store.node.disk.read(&self.store.resting_path(ip));
+        is_without_del(&content.unwrap_or_default()) || self.is_suspect(ip, KEPT)
     }
 
     /// Every address that has a file in `addresses/`.

@@ -182,3 +182,29 @@ fn a_release_without_del_that_is_killed_at_any_step_keeps_the_mark() {
     }
     assert!(at >= 4, "{at} steps were tried, which cannot be all");
 }
+
+/// The mark of a release without DEL does not reach another node, so a block with such an address stays.
+#[test]
+fn a_block_keeps_an_address_that_another_host_answered_for() {
+    let fixture = single("10.0.0.4/32");
+    add(&fixture, "a", "p").unwrap();
+    fixture.pass(Duration::from_secs(60));
+    fixture.release_without_del("a").unwrap();
+    fixture.pass(Duration::from_secs(31));
+    assert_eq!(add(&fixture, "b", "p").unwrap(), probed("10.0.0.4"));
+    // The probe finds a host.
+    fixture.pass(Duration::from_secs(1));
+    fixture.del("b").unwrap();
+    fixture.pass(Duration::from_secs(31));
+    let pool = crate::testing::pool_file("rail0", &["10.0.0.0/28"]);
+    let blocks = ["10.0.0.0/28".parse().unwrap()];
+    let suspect = || {
+        let usage = fixture.with_store(|store| store.enter().unwrap().usage(Some(&pool), &blocks));
+        usage.unwrap()[0].suspect
+    };
+    assert_eq!(suspect(), 1);
+    fixture.pass(Duration::from_secs(3600));
+    assert_eq!(suspect(), 0);
+    let swept = fixture.with_store(|store| store.enter().unwrap().sweep(usize::MAX));
+    assert_eq!(swept, 1, "no record stays for ever after a brief lease");
+}

@@ -4,7 +4,6 @@
 use super::error::{failed, is_full, is_nowhere};
 use super::lease::{Lease, after, date, end_line, ended, is_without_del, move_line, without_del_line};
 use super::{Locked, Sandbox, Store};
-use crate::allocator::Occupancy;
 use crate::config::Space;
 use crate::pool::{BlockState, PoolFile};
 use crate::range::Range;

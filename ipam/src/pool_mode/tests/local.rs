@@ -253,6 +253,16 @@ fn del_and_add_of_another_network_keep_the_lease_under_the_same_interface_name()
     );
     fixture.plugin.del(&other, &attachment("a"), None).unwrap();
     fixture.check("a", &added).unwrap();
+    let previous = added.to_json(common::cni::Version::LATEST);
+    let renamed = fixture.call(&json!({"name": "other", "prevResult": previous}));
+    let error = fixture
+        .plugin
+        .check(&renamed, &attachment("a"), Path::new("/netns"));
+    assert_says(
+        &error.unwrap_err(),
+        Code::CHECK_FAILED,
+        &["lease is of another network", "network net"],
+    );
     fixture.del("a").unwrap();
     assert_eq!(fixture.names("leases"), [""; 0]);
 }

@@ -162,6 +162,7 @@ impl VirtualFunctions for ModelKernel {
     fn bind_function(&mut self, function: &Function) -> io::Result<bool> {
         let pci = function.pci();
         self.ask(format!("bind {pci}"), |model| {
+            model.require_lock();
             model.state.bind(&format!("pci/{pci}"))
         })
         .map_err(io::Error::other)

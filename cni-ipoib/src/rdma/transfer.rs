@@ -66,7 +66,7 @@ pub fn hand_over(kernel: &mut dyn Kernel, state: &Path, grant: &Grant) -> Result
     }
 }
 
-/// The present name of the host's device with the index and GUID of `identity`. A move goes by the index alone. udev may
+/// The present name of the host's device with the index and GUID of `identity`. The kernel moves a device by its index alone. udev may
 /// have renamed the device since it was found.
 fn name_on_host(kernel: &mut dyn Kernel, identity: &Identity) -> Result<String, Error> {
     let is_it =

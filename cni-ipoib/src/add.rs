@@ -179,7 +179,7 @@ fn add_interface(context: &mut AddContext<'_>, entry: &mut Entry) -> Result<Inte
         network: &context.call.conf.network,
         state: context.node.state(),
         device_info,
-        diary: entry,
+        progress: entry,
         made: Vec::new(),
         link_may_live: false,
     };

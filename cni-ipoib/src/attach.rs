@@ -16,7 +16,7 @@ mod rdma;
 use crate::device_info;
 use crate::error::{Error, Step};
 use crate::intent::Made;
-use crate::journal::Diary;
+use crate::journal::Progress;
 use crate::kernel::{Kernel, Side};
 use crate::plan::PodInterface;
 use crate::policy;
@@ -50,7 +50,7 @@ pub struct AttachContext<'w> {
     /// The device-info file to write, and its content.
     pub device_info: Option<(PathBuf, Value)>,
     /// Records the progress of this ADD. The last step marks it as complete, and is undone like any other.
-    pub diary: &'w mut dyn Diary,
+    pub progress: &'w mut dyn Progress,
     /// The links created so far.
     pub made: Vec<Made>,
     /// Whether a link was requested and is not known to be deleted. Its addresses are then not released.
@@ -156,7 +156,7 @@ fn steps(effects: &mut Effects<'_, '_>, plan: &dyn Attachable) -> Result<Attache
     }
     write_device_info(effects)?;
     announce(effects.target().kernel, plan, &link, &ipam);
-    effects.target().diary.finish()?;
+    effects.target().progress.finish()?;
     Ok(Attached { link, ipam })
 }
 

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 /// How long the kernel may take to dismantle a dead namespace (`cleanup_net` of `net/core/net_namespace.c`):
 /// tens of milliseconds, more on a node with many of them.
-const THROWN_BACK_WITHIN: Duration = Duration::from_secs(1);
+const CHILDREN_RETURN_WITHIN: Duration = Duration::from_secs(1);
 
 /// The pause between two searches for a link that the kernel may still return.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -127,9 +127,9 @@ fn delete_all(kernel: &mut dyn Kernel, side: Side, links: &[Link]) -> Result<usi
     Ok(deleted)
 }
 
-/// What [`delete_thrown_back`] did.
+/// What [`delete_returned`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ThrownBack {
+pub struct ReturnedChildren {
     /// The number of links it deleted.
     pub deleted: usize,
     /// Whether the kernel may still return a link, because a process may hold the namespace open.
@@ -139,23 +139,23 @@ pub struct ThrownBack {
 /// Deletes every known link that the kernel returns to the host after a namespace ended: the pod's, or one that
 /// the pod created.
 ///
-/// The kernel returns them within `THROWN_BACK_WITHIN` of `gone`, a moment at which the namespace was gone.
+/// The kernel returns them within `CHILDREN_RETURN_WITHIN` of `gone`, a moment at which the namespace was gone.
 /// After that time the function searches once. If `master` is Ethernet it does not wait: such children end
 /// with their namespace.
 ///
 /// # Errors
 /// The kernel refused a request, or the journal cannot be read. Links deleted before stay deleted.
-pub fn delete_thrown_back(
+pub fn delete_returned(
     kernel: &mut dyn Kernel,
     known: &Known<'_>,
     master: &str,
     gone: Instant,
-) -> Result<ThrownBack, Error> {
+) -> Result<ReturnedChildren, Error> {
     let deadline = gone + within();
     let mut deleted = 0;
     loop {
         let host = links(kernel, Side::Host)?;
-        let more = may_throw_back(&host, master);
+        let more = may_have_returned(&host, master);
         let found = known_among(host, Side::Host, known)?;
         deleted += delete_all(kernel, Side::Host, &found)?;
         // A link without alias may never have been moved, so others may still be returned.
@@ -163,10 +163,10 @@ pub fn delete_thrown_back(
             // The ports of a bond return one after the other, but the kernel holds one lock for all of them,
             // and the deletion waited for that lock.
             deleted += delete(kernel, Side::Host, known)?;
-            return Ok(ThrownBack { deleted, more: false });
+            return Ok(ReturnedChildren { deleted, more: false });
         }
         if !more || Instant::now() >= deadline {
-            return Ok(ThrownBack { deleted, more });
+            return Ok(ReturnedChildren { deleted, more });
         }
         sleep(PAUSE);
     }
@@ -174,7 +174,7 @@ pub fn delete_thrown_back(
 
 #[cfg(not(test))]
 fn within() -> Duration {
-    THROWN_BACK_WITHIN
+    CHILDREN_RETURN_WITHIN
 }
 
 #[cfg(test)]
@@ -183,7 +183,7 @@ fn within() -> Duration {
 }
 
 /// Whether `master` may have had `IPoIB` children. A missing master may.
-fn may_throw_back(host: &[Link], master: &str) -> bool {
+fn may_have_returned(host: &[Link], master: &str) -> bool {
     let infiniband = |link: &Link| link.layer == LinkLayer::Infiniband;
     match host.iter().find(|link| link.name == master) {
         Some(master) => infiniband(master),
@@ -226,7 +226,7 @@ pub fn delete_named(
 }
 
 /// The attachments to `network` of which the host has links, each with one of its links.
-pub fn thrown_back(kernel: &mut dyn Kernel, network: &str) -> Result<Vec<(Link, Attachment)>, Error> {
+pub fn returned_children(kernel: &mut dyn Kernel, network: &str) -> Result<Vec<(Link, Attachment)>, Error> {
     let ours = links(kernel, Side::Host)?
         .into_iter()
         .filter(is_child)

@@ -56,7 +56,7 @@ pub(crate) fn gc(node: &Node, call: &Call, gc: &GcConf) -> Result<(), cni::Error
         }
     }
     let kept = [gc.valid.clone(), stale.left].concat();
-    collect_thrown_back(&caller, &kept, &mut errors);
+    collect_returned(&caller, &kept, &mut errors);
     if let Some(plugin) = &identity.ipam
         && let Err(error) = forward(call, &identity, plugin, &journal, &gc.valid)
     {
@@ -87,12 +87,12 @@ fn collect(caller: &Caller<'_>, stale: Idle, gone: Option<Instant>) -> Result<()
 
 /// Removes links whose namespace ended and whose journal entry is gone as well: the link's mark names its
 /// attachment.
-fn collect_thrown_back(caller: &Caller<'_>, kept: &[Attachment], errors: &mut Vec<cni::Error>) {
+fn collect_returned(caller: &Caller<'_>, kept: &[Attachment], errors: &mut Vec<cni::Error>) {
     let network = &caller.call.conf.network;
     let found = caller
         .node
         .kernel(None)
-        .and_then(|mut kernel| detach::thrown_back(&mut *kernel, network));
+        .and_then(|mut kernel| detach::returned_children(&mut *kernel, network));
     let found = match found {
         Ok(found) => found,
         Err(error) => return errors.push(error.into()),

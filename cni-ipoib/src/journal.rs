@@ -50,7 +50,7 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(5);
 
 /// Records the progress of an ADD.
-pub trait Diary {
+pub trait Progress {
     /// Records the links, which exist and have no address yet.
     ///
     /// # Errors
@@ -64,7 +64,7 @@ pub trait Diary {
     fn finish(&mut self) -> Result<(), Error>;
 }
 
-impl Diary for Entry {
+impl Progress for Entry {
     fn made(&mut self, links: &[Made]) -> Result<(), Error> {
         match self.intent.clone() {
             Some(intent) => self.amend(Intent {

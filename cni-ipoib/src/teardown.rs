@@ -7,7 +7,7 @@ mod device;
 mod rdma;
 
 use crate::config::Identity;
-use crate::detach::{self, Known, Recorded, ThrownBack};
+use crate::detach::{self, Known, Recorded, ReturnedChildren};
 use crate::error::Error;
 use crate::intent::Intent;
 use crate::journal::Notes;
@@ -139,9 +139,9 @@ fn remove_link(caller: &Caller<'_>, target: &DetachTarget<'_>) -> Result<Links, 
     let returned = match missing {
         Some(intent) => {
             let gone = target.gone.unwrap_or_else(Instant::now);
-            detach::delete_thrown_back(&mut *kernel, &known, &intent.master, gone)?
+            detach::delete_returned(&mut *kernel, &known, &intent.master, gone)?
         }
-        None => ThrownBack {
+        None => ReturnedChildren {
             deleted: detach::delete(&mut *kernel, Side::Host, &Known::marked(&mark))?,
             more: false,
         },

@@ -4,7 +4,7 @@
 //! All of them have the attachment's mark, so whatever removes the attachment removes them all.
 
 use super::PodLinks;
-use super::create::{Birth, birth};
+use super::create::{Creation, create_link};
 use crate::error::{Error, Step};
 use crate::kernel::{Kernel, Side};
 use crate::plan::Plan;
@@ -19,12 +19,12 @@ pub(super) fn ports(kernel: &mut dyn Kernel, plan: &Plan) -> Result<Vec<Link>, E
     let mark = &plan.interface.mark;
     let mut ports = Vec::new();
     for (name, child) in plan.port_names().zip(&plan.child.ports) {
-        let new = Birth {
+        let new = Creation {
             child,
             name: &name,
             mark,
         };
-        let link = birth(kernel, &new)?;
+        let link = create_link(kernel, &new)?;
         let alias = LinkChange {
             alias: Some(&mark.alias),
             ..LinkChange::default()

@@ -52,7 +52,7 @@ fn write_down(effects: &mut Effects<'_, '_>, links: &PodLinks) -> Result<(), Err
     let context = effects.target();
     let all = std::iter::once(&links.link).chain(&links.ports);
     context.made = all.map(Made::of).collect();
-    context.diary.made(&context.made)
+    context.progress.made(&context.made)
 }
 
 /// Sets the alias, and the settings that must precede bringing the link up.

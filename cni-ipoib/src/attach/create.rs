@@ -44,9 +44,9 @@ pub(super) fn create(effects: &mut Effects<'_, '_>, plan: &Plan) -> Result<Link,
     effects.target().link_may_live = true;
     let kernel = &mut *effects.target().kernel;
     let name = plan.interface.ifname.as_str();
-    birth(
+    create_link(
         kernel,
-        &Birth {
+        &Creation {
             child: &plan.child,
             name,
             mark: &plan.interface.mark,
@@ -55,22 +55,22 @@ pub(super) fn create(effects: &mut Effects<'_, '_>, plan: &Plan) -> Result<Link,
 }
 
 /// A link to create.
-pub(super) struct Birth<'p> {
+pub(super) struct Creation<'p> {
     pub(super) child: &'p Child,
     pub(super) name: &'p str,
     pub(super) mark: &'p Mark,
 }
 
 /// Creates one link of the attachment.
-pub(super) fn birth(kernel: &mut dyn Kernel, new: &Birth<'_>) -> Result<Link, Error> {
+pub(super) fn create_link(kernel: &mut dyn Kernel, new: &Creation<'_>) -> Result<Link, Error> {
     match new.child.way {
         Way::Direct => create_in_pod(kernel, new),
         Way::Moved => moved::create_and_move(kernel, new),
     }
 }
 
-fn create_in_pod(kernel: &mut dyn Kernel, new: &Birth<'_>) -> Result<Link, Error> {
-    let Birth { child, name, .. } = new;
+fn create_in_pod(kernel: &mut dyn Kernel, new: &Creation<'_>) -> Result<Link, Error> {
+    let Creation { child, name, .. } = new;
     match kernel.add_link(child.side, &new.link(name), child.side == Side::Host) {
         // Kernels before 6.14 look for the new name among the *host's* links. The pod has no link of that
         // name, as checked before. So the link is created under a temporary name and renamed in the pod.
@@ -82,8 +82,8 @@ fn create_in_pod(kernel: &mut dyn Kernel, new: &Birth<'_>) -> Result<Link, Error
     found(kernel, new, name)
 }
 
-fn create_and_rename(kernel: &mut dyn Kernel, new: &Birth<'_>) -> Result<Link, Error> {
-    let Birth { child, name, mark } = new;
+fn create_and_rename(kernel: &mut dyn Kernel, new: &Creation<'_>) -> Result<Link, Error> {
+    let Creation { child, name, mark } = new;
     let temporary = mark.temporary(0);
     tracing::debug!(
         name,
@@ -110,7 +110,7 @@ fn create_and_rename(kernel: &mut dyn Kernel, new: &Birth<'_>) -> Result<Link, E
     found(kernel, new, name)
 }
 
-impl<'p> Birth<'p> {
+impl<'p> Creation<'p> {
     fn link<'l>(&self, name: &'l str) -> NewLink<'l>
     where
         'p: 'l,
@@ -128,7 +128,7 @@ impl<'p> Birth<'p> {
 }
 
 /// The link `name` in the pod, if it has the attachment's mark.
-fn found(kernel: &mut dyn Kernel, new: &Birth<'_>, name: &str) -> Result<Link, Error> {
+fn found(kernel: &mut dyn Kernel, new: &Creation<'_>, name: &str) -> Result<Link, Error> {
     let step = || format!("find {name} in the pod after creating it");
     let link = kernel.link(Side::Pod, name).step(step)?;
     link.filter(|link| new.mark.is_on(link))

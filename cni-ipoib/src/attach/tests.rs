@@ -4,7 +4,7 @@ mod probe;
 use super::*;
 use crate::config::Mode;
 use crate::intent::Made;
-use crate::journal::Diary;
+use crate::journal::Progress;
 use crate::mark::Mark;
 use crate::model::{Fault, Ipam, ModelKernel, State, attachment, call, ethernet, ipoib};
 use crate::plan::{Child, Plan, Way};
@@ -75,7 +75,7 @@ struct Notes {
     done: Option<Result<(), Error>>,
 }
 
-impl Diary for Notes {
+impl Progress for Notes {
     fn made(&mut self, links: &[Made]) -> Result<(), Error> {
         self.made = links.to_vec();
         Ok(())
@@ -110,7 +110,7 @@ impl Bench {
         let attachment = attachment("c1");
         let mut kernel = self.kernel.clone();
         let done = std::mem::replace(&mut self.done, Ok(()));
-        let mut diary = Notes {
+        let mut progress = Notes {
             made: Vec::new(),
             done: Some(done),
         };
@@ -123,7 +123,7 @@ impl Bench {
             network: "fabric",
             state: self.state.path(),
             device_info: None,
-            diary: &mut diary,
+            progress: &mut progress,
             made: Vec::new(),
             link_may_live: false,
         };

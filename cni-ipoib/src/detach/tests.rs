@@ -18,7 +18,7 @@ pub(crate) fn within() -> Duration {
 pub(crate) struct Longer(Duration);
 
 pub(crate) fn wait_longer() -> Longer {
-    Longer(WITHIN.replace(THROWN_BACK_WITHIN * 60))
+    Longer(WITHIN.replace(CHILDREN_RETURN_WITHIN * 60))
 }
 
 impl Drop for Longer {
@@ -37,8 +37,8 @@ fn mark(container: &str) -> Mark {
     Mark::new("fabric", &attachment(container))
 }
 
-fn thrown_back_of(kernel: &mut ModelKernel, known: &Known<'_>, master: &str, gone: Instant) -> ThrownBack {
-    delete_thrown_back(kernel, known, master, gone).unwrap()
+fn returned_of(kernel: &mut ModelKernel, known: &Known<'_>, master: &str, gone: Instant) -> ReturnedChildren {
+    delete_returned(kernel, known, master, gone).unwrap()
 }
 
 fn marked(link: Link, mark: &Mark) -> Link {
@@ -202,7 +202,7 @@ fn returned_links_are_found_by_their_alias() {
             ..marked(of_kind("macvlan", ethernet(9, "mv")), &mark("c4"))
         },
     ]);
-    let found = thrown_back(&mut kernel.clone(), "fabric").unwrap();
+    let found = returned_children(&mut kernel.clone(), "fabric").unwrap();
     let found: Vec<(u32, String)> = found
         .into_iter()
         .map(|(link, of)| (link.index, of.container_id.to_string()))
@@ -217,8 +217,8 @@ fn del_waits_for_a_returning_ipoib_child_and_for_no_ethernet_child() {
     for (master, waits) in [("ib0", true), ("gone", true), ("eth0", false)] {
         let (mut host, start) = (host(), Instant::now());
         assert_eq!(
-            thrown_back_of(&mut host, &Known::marked(&mark("c1")), master, start),
-            ThrownBack {
+            returned_of(&mut host, &Known::marked(&mark("c1")), master, start),
+            ReturnedChildren {
                 deleted: 0,
                 more: waits
             },
@@ -238,10 +238,10 @@ fn a_namespace_that_ended_long_ago_costs_one_search() {
     let (mark, gone) = (mark("c1"), Instant::now());
     sleep(within());
     let known = Known::marked(&mark);
-    let returned = thrown_back_of(&mut kernel, &known, "ib0", gone);
+    let returned = returned_of(&mut kernel, &known, "ib0", gone);
     assert_eq!(
         returned,
-        ThrownBack {
+        ReturnedChildren {
             deleted: 0,
             more: true
         }
@@ -257,8 +257,8 @@ fn a_child_that_returned_already_is_deleted_at_once() {
         marked(ipoib(4, "net1", 1), &mark("c2")),
     ]);
     assert_eq!(
-        thrown_back_of(&mut kernel, &Known::marked(&mark("c1")), "ib0", Instant::now()),
-        ThrownBack {
+        returned_of(&mut kernel, &Known::marked(&mark("c1")), "ib0", Instant::now()),
+        ReturnedChildren {
             deleted: 1,
             more: false
         }
@@ -361,8 +361,8 @@ fn the_journal_identifies_a_link_that_returns_during_the_wait() {
         }),
     };
     assert_eq!(
-        thrown_back_of(&mut kernel, &known, "ib0", Instant::now()),
-        ThrownBack {
+        returned_of(&mut kernel, &known, "ib0", Instant::now()),
+        ReturnedChildren {
             deleted: 1,
             more: false
         }

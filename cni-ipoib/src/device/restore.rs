@@ -81,7 +81,7 @@ pub fn restore_state(
     was: &Snapshot,
     others: &[Hardware],
 ) -> Result<(), Error> {
-    let renamed = rename(kernel, link, was, others)?;
+    let renamed = restore_name(kernel, link, was, others)?;
     restore_altnames(kernel, link, was)?;
     restore_transport(kernel, link, was)?;
     restore_settings(kernel, link, was)?;
@@ -111,7 +111,12 @@ pub fn restore_state(
 }
 
 /// Restores the name of the link. Returns `false` if another link has it.
-fn rename(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot, others: &[Hardware]) -> Result<bool, Error> {
+fn restore_name(
+    kernel: &mut dyn Kernel,
+    link: &Link,
+    was: &Snapshot,
+    others: &[Hardware],
+) -> Result<bool, Error> {
     if link.name == was.name {
         return Ok(true);
     }
@@ -133,14 +138,14 @@ fn rename(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot, others: &[Hardwa
             );
             return Ok(false);
         };
-        call_it(kernel, &holder, &temporary(its))?;
+        set_name(kernel, &holder, &temporary(its))?;
     }
-    call_it(kernel, link, &was.name)?;
+    set_name(kernel, link, &was.name)?;
     Ok(true)
 }
 
 /// Renames a link. Before Linux 6.2 a link that is up cannot be renamed.
-fn call_it(kernel: &mut dyn Kernel, link: &Link, name: &str) -> Result<(), Error> {
+fn set_name(kernel: &mut dyn Kernel, link: &Link, name: &str) -> Result<(), Error> {
     let down = LinkChange {
         up: Some(false),
         ..LinkChange::default()

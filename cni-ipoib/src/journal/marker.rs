@@ -69,7 +69,7 @@ impl Markers {
             .into_iter()
             .filter(|taken| taken.is_in(intent))
             .try_for_each(|taken| {
-                know(&self.state, taken)?;
+                create_markers(&self.state, taken)?;
                 make_empty(&self.state.join(taken.directory()), &self.place)
             })
     }
@@ -97,7 +97,7 @@ impl Markers {
 
 /// The journal entries of every network that took this from the host. Takes no locks, as [`written`].
 pub(crate) fn takers(state: &Path, taken: Taken) -> Result<Vec<Written>, Error> {
-    know(state, taken)?;
+    create_markers(state, taken)?;
     let root = state.join(taken.directory());
     let mut all = Vec::new();
     for network in names(&root)?.iter().filter_map(|name| name.to_str()) {
@@ -119,7 +119,7 @@ pub(crate) fn takers(state: &Path, taken: Taken) -> Result<Vec<Written>, Error> 
 
 /// Creates the directory of markers if it does not exist. Earlier releases wrote no markers, so all files are
 /// read once. Two calls may do this at once: both write the same markers.
-fn know(state: &Path, taken: Taken) -> Result<(), Error> {
+fn create_markers(state: &Path, taken: Taken) -> Result<(), Error> {
     let root = state.join(taken.directory());
     if root.exists() || !state.exists() {
         return Ok(());

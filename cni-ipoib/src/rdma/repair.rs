@@ -8,7 +8,7 @@ use super::facts::{Facts, devices, mode, path_of};
 use super::find::find;
 use super::observe;
 use super::resolve::Sources;
-use super::transfer::put_right;
+use super::transfer::restore_name;
 use crate::config::Rdma;
 use crate::error::Error;
 use crate::intent::Identity;
@@ -41,7 +41,7 @@ pub(crate) fn restore_names(
         let Some(device) = renamed else { continue };
         let wanted = asked.and_then(|rdma| rdma.rename.as_ref()) == Some(&device.name);
         if wanted || belongs(&facts, &identity, device) {
-            changed |= put_right(from.kernel, from.sysfs, &identity)?;
+            changed |= restore_name(from.kernel, from.sysfs, &identity)?;
         }
     }
     Ok(changed)

@@ -125,7 +125,7 @@ pub fn bring_back(kernel: &mut dyn Kernel, state: &Path, identity: &Identity) ->
 ///
 /// # Errors
 /// The kernel refused to list or rename.
-pub fn put_right(kernel: &mut dyn Kernel, sysfs: &Sysfs, identity: &Identity) -> Result<bool, Error> {
+pub fn restore_name(kernel: &mut dyn Kernel, sysfs: &Sysfs, identity: &Identity) -> Result<bool, Error> {
     let all = super::facts::all(sysfs)?;
     let on_host = devices(kernel, Side::Host)?;
     let Some(device) = identity.among(&on_host, |name| path_of(&all, name)) else {
@@ -158,7 +158,7 @@ fn await_return_within(
     timeout: Duration,
 ) -> Result<(), Error> {
     let deadline = Instant::now() + timeout;
-    while !put_right(kernel, sysfs, identity)? {
+    while !restore_name(kernel, sysfs, identity)? {
         if identity.path.as_ref().is_none_or(|path| !path.exists()) {
             tracing::warn!(
                 device = identity.name,

@@ -10,7 +10,7 @@
 //! link down that is up. If the name is in use in the pod, the link may stay in the pod under its temporary
 //! name, where it is found by the mark's group.
 
-use super::{Birth, found};
+use super::{Creation, found};
 use crate::detach::{self, Known};
 use crate::error::{Error, Step};
 use crate::kernel::{Kernel, Side, links};
@@ -19,7 +19,7 @@ use common::netlink::{self, Link, LinkChange};
 use nix::errno::Errno;
 
 /// Creates the child on the host and moves it into the pod.
-pub(super) fn create_and_move(kernel: &mut dyn Kernel, new: &Birth<'_>) -> Result<Link, Error> {
+pub(super) fn create_and_move(kernel: &mut dyn Kernel, new: &Creation<'_>) -> Result<Link, Error> {
     let temporary = create(kernel, new)?;
     let link = on_host(kernel, new, &temporary)?;
     let enter = LinkChange {
@@ -34,8 +34,8 @@ pub(super) fn create_and_move(kernel: &mut dyn Kernel, new: &Birth<'_>) -> Resul
 }
 
 /// Creates the child under the first of its temporary names that no other link of the host has.
-fn create(kernel: &mut dyn Kernel, new: &Birth<'_>) -> Result<String, Error> {
-    let Birth { child, name, mark } = new;
+fn create(kernel: &mut dyn Kernel, new: &Creation<'_>) -> Result<String, Error> {
+    let Creation { child, name, mark } = new;
     for attempt in 0..Mark::TEMPORARY_NAMES {
         let temporary = mark.temporary(attempt);
         match kernel.add_link(Side::Host, &new.link(&temporary), false) {
@@ -64,7 +64,7 @@ fn create(kernel: &mut dyn Kernel, new: &Birth<'_>) -> Result<String, Error> {
 }
 
 /// The child that was just created, even if it was renamed.
-fn on_host(kernel: &mut dyn Kernel, new: &Birth<'_>, temporary: &str) -> Result<Link, Error> {
+fn on_host(kernel: &mut dyn Kernel, new: &Creation<'_>, temporary: &str) -> Result<Link, Error> {
     let step = || format!("find {temporary} on the host after creating it");
     let named = kernel.link(Side::Host, temporary).step(step)?;
     if let Some(link) = named.filter(|link| new.mark.is_on(link)) {

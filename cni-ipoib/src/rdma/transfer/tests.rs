@@ -206,7 +206,7 @@ fn a_dead_pods_device_gets_its_name_back() {
     give(&mut kernel, &grant(Some("rdma0"))).unwrap();
     kernel.set().state.pod_dies();
     assert_eq!(places(&kernel), at(&["mlx5_0", "rdma0"], &[]));
-    assert!(put_right(&mut kernel, &Node::bare().sysfs(), &grant(None).device).unwrap());
+    assert!(restore_name(&mut kernel, &Node::bare().sysfs(), &grant(None).device).unwrap());
     assert_eq!(kernel.state(), before);
 }
 
@@ -221,7 +221,7 @@ fn a_device_of_another_function_is_not_renamed() {
         path: Some(node.path().join("devices/pci0000:3a/0000:3b:00.1")),
         ..grant(None).device
     };
-    assert!(!put_right(&mut kernel, &node.sysfs(), &elsewhere).unwrap());
+    assert!(!restore_name(&mut kernel, &node.sysfs(), &elsewhere).unwrap());
     assert_eq!(places(&kernel), at(&["mlx5_0", "other"], &[]));
 }
 

@@ -124,7 +124,7 @@ impl Target {
 /// [`Error`]: then no plugin was replaced, unless the very renaming failed.
 pub fn install(wanted: &Install, out: &mut dyn Write) -> Result<(), Error> {
     let (path, why) = wanted.target.find()?;
-    say(out, format_args!("plugins go to {}: {why}", path.display()));
+    print_line(out, format_args!("plugins go to {}: {why}", path.display()));
     let directory = Directory::open(&wanted.target.host, &path)?;
     let mut plugins = PLUGINS
         .iter()
@@ -142,14 +142,14 @@ pub fn install(wanted: &Install, out: &mut dyn Write) -> Result<(), Error> {
         .map(|plugin| directory.fit(plugin, wanted.replace_foreign))
         .collect::<Result<Vec<_>, _>>()?;
     for fitted in fitted {
-        say(out, format_args!("{fitted}"));
+        print_line(out, format_args!("{fitted}"));
         if let Fitted::Written(written) = fitted {
             written.put_in_place()?;
         }
     }
     directory.sync()?;
     if directory.has_nothing_else(&[&PLUGINS[..], &PEERS].concat())? {
-        say(
+        print_line(
             out,
             format_args!(
                 "warning: {} contains no other plugin. If pods fail with `failed to find plugin`, the container runtime uses \
@@ -176,7 +176,7 @@ fn peers(directory: &Directory, wanted: &[&'static str]) -> Result<Vec<&'static 
 }
 
 /// A failed write to the log must not stop an installation.
-fn say(out: &mut dyn Write, sentence: std::fmt::Arguments<'_>) {
+fn print_line(out: &mut dyn Write, sentence: std::fmt::Arguments<'_>) {
     let _ = writeln!(out, "{sentence}");
 }
 

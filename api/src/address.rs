@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
     selectable = ".spec.block",
     selectable = ".spec.holder.namespace",
     selectable = ".spec.holder.pod",
-    validation = rules::name_tells_the_address(),
+    validation = rules::name_encodes_address(),
     printcolumn(name = "Address", type_ = "string", json_path = ".spec.address"),
     printcolumn(name = "Pool", type_ = "string", json_path = ".spec.pool"),
     printcolumn(name = "State", type_ = "string", json_path = ".spec.state"),
@@ -142,7 +142,7 @@ mod rules {
     use crate::cel::{about, address, plain, spelled};
     use kube::core::Rule;
 
-    pub(super) fn name_tells_the_address() -> Rule {
+    pub(super) fn name_encodes_address() -> Rule {
         let (valid, digits) = (
             address("self.spec.address"),
             spelled("self.metadata.name", "self.spec.address", "0"),

@@ -33,7 +33,7 @@ use serde::{Deserialize, Serialize};
     selectable = ".spec.pool",
     selectable = ".spec.owner.node",
     selectable = ".spec.state",
-    validation = rules::name_tells_addresses(),
+    validation = rules::name_encodes_addresses(),
     printcolumn(name = "Pool", type_ = "string", json_path = ".spec.pool"),
     printcolumn(name = "CIDR", type_ = "string", json_path = ".spec.cidr"),
     printcolumn(name = "Node", type_ = "string", json_path = ".spec.owner.node"),

@@ -121,7 +121,7 @@ impl<'n> Store<'n> {
     /// [`Code::TRY_AGAIN`] if another process holds the lock too long; [`Code::IO`] and
     /// [`Code::STORE_CORRUPT`].
     pub fn enter(&self) -> Result<Locked<'_>, Error> {
-        self.enter_as_configured().map(Locked::resting_as_the_pool_says)
+        self.enter_as_configured().map(Locked::with_cooldown_of_pool)
     }
 
     /// As [`Store::enter`], and returns the pool of this store; `None` if the agent has not written it.
@@ -186,7 +186,7 @@ impl<'n> Store<'n> {
             _lock: lock,
         };
         locked.recover()?;
-        Ok(Some(locked.resting_as_the_pool_says()))
+        Ok(Some(locked.with_cooldown_of_pool()))
     }
 
     /// The lease of `owner`. Needs no lock, since a lease appears and disappears atomically.

@@ -5,7 +5,7 @@
 
 use super::directory::{remove_if_there, rename};
 use super::plugin::program_of;
-use super::{Directory, Error, Origin, PEERS, PLUGINS, Paths, Target, say, users};
+use super::{Directory, Error, Origin, PEERS, PLUGINS, Paths, Target, print_line, users};
 use std::io::Write;
 use std::path::Path;
 use std::thread::sleep;
@@ -42,7 +42,7 @@ type Gone<'d> = (&'d Directory, &'static str, String);
 pub fn uninstall(wanted: &Uninstall, out: &mut dyn Write) -> Result<(), Error> {
     let places = wanted.target.search()?;
     for (path, why) in &places {
-        say(
+        print_line(
             out,
             format_args!("looks for plugins in {}: {why}", path.display()),
         );
@@ -70,7 +70,7 @@ pub fn uninstall(wanted: &Uninstall, out: &mut dyn Write) -> Result<(), Error> {
         remove_if_there(&directory.gone_entry(name))?;
         remove_if_there(&directory.new_entry(name))?;
         let place = directory.place().display();
-        say(out, format_args!("{name} {version} removed from {place}"));
+        print_line(out, format_args!("{name} {version} removed from {place}"));
         restore_foreign(directory, name, out)?;
     }
     directories.iter().try_for_each(Directory::sync)
@@ -91,7 +91,7 @@ fn take_names<'d>(directories: &'d [Directory], out: &mut dyn Write) -> Result<V
                 }
                 Origin::Foreign { what } if !PEERS.contains(&name) => {
                     let place = directory.place().display();
-                    say(
+                    print_line(
                         out,
                         format_args!("{name} is not rdmanet's and stays in {place}: {what}"),
                     );
@@ -101,7 +101,7 @@ fn take_names<'d>(directories: &'d [Directory], out: &mut dyn Write) -> Result<V
             }
         }
         if !found && !PEERS.contains(&name) {
-            say(out, format_args!("{name} is not there"));
+            print_line(out, format_args!("{name} is not there"));
         }
     }
     Ok(gone)
@@ -117,12 +117,12 @@ fn unless_in_use(wanted: &Uninstall, out: &mut dyn Write) -> Result<(), Error> {
         Ok(users) if users.is_empty() => Ok(()),
         Ok(users) if wanted.force => {
             for one in users {
-                say(out, format_args!("warning: in use by {one}"));
+                print_line(out, format_args!("warning: in use by {one}"));
             }
             Ok(())
         }
         Err(error) if wanted.force => {
-            say(out, format_args!("warning: {error}"));
+            print_line(out, format_args!("warning: {error}"));
             Ok(())
         }
         Ok(users) => Err(Error::InUse(users)),
@@ -154,7 +154,7 @@ fn restore_foreign(directory: &Directory, name: &str, out: &mut dyn Write) -> Re
     let aside = directory.aside(name);
     if aside.symlink_metadata().is_ok() {
         rename(&aside, &directory.entry(name))?;
-        say(out, format_args!("restored the earlier {name}"));
+        print_line(out, format_args!("restored the earlier {name}"));
     }
     Ok(())
 }

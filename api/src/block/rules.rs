@@ -4,7 +4,7 @@
 use crate::cel::{about, masked, plain, spelled};
 use kube::core::Rule;
 
-pub(super) fn name_tells_addresses() -> Rule {
+pub(super) fn name_encodes_addresses() -> Rule {
     let (name, cidr) = ("self.metadata.name", "self.spec.cidr");
     let first = format!("{cidr}.substring(0, {cidr}.indexOf('/'))");
     // "-" and the length.

@@ -103,7 +103,7 @@ impl Leader {
         let old = before.map(|at| wanted.spec.pools.remove(at));
         let old = old.filter(|old| old.is_of(&listed));
         let added = AddedAddresses::new(&name, &listed, old.as_ref());
-        if let Some(conflict) = self.left_conflict(added).await? {
+        if let Some(conflict) = self.find_conflict(added).await? {
             return Ok(Accepted::Conflict(conflict));
         }
         wanted.spec.pools.push(listed);

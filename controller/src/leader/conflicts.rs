@@ -149,7 +149,7 @@ impl Leader {
 
     /// Searches for a block or an address object of another cut in the addresses that a pool adds to the list. Both are read past
     /// every cache, because a pool that was removed from the list may have left some.
-    pub(super) async fn left_conflict(
+    pub(super) async fn find_conflict(
         &self,
         added: AddedAddresses<'_>,
     ) -> Result<Option<String>, ReconcileError> {

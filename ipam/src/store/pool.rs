@@ -95,7 +95,7 @@ impl Locked<'_> {
 
     /// Sets the cooldown of the pool, if this store is part of one. A pool that cannot be read must not keep
     /// an address from being released.
-    pub(super) fn resting_as_the_pool_says(self) -> Self {
+    pub(super) fn with_cooldown_of_pool(self) -> Self {
         let pool = if self.store.is_pool {
             self.pool().ok().flatten()
         } else {

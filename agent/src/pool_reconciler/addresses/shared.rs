@@ -80,7 +80,7 @@ impl Addresses {
             .pool_object()
             .map_or(0, |pool| version_number(&*pool));
         let view = self.shared.as_ref();
-        if let Some(free) = view.and_then(|view| view.guess(layout, pool_version, Instant::now())) {
+        if let Some(free) = view.and_then(|view| view.recent_free(layout, pool_version, Instant::now())) {
             return Ok(free);
         }
         let view = self

@@ -68,8 +68,13 @@ impl View {
             .collect()
     }
 
-    /// The same, if the list is recent enough at `now`, when the pool has this `version`.
-    pub(super) fn guess(&self, layout: &BlockLayout, version: u64, now: Instant) -> Option<IntervalSet> {
+    /// As [`free`](Self::free), if the list is recent enough at `now`, when the pool has this `version`.
+    pub(super) fn recent_free(
+        &self,
+        layout: &BlockLayout,
+        version: u64,
+        now: Instant,
+    ) -> Option<IntervalSet> {
         let free = self.free(layout);
         let age = now.saturating_duration_since(self.at);
         let is_good = if free.is_empty() {

@@ -90,7 +90,7 @@ fn a_list_without_free_addresses_expires_once_the_pool_changes() {
     let mut view = view(&[]);
     let later = |millis| view.at + Duration::from_millis(millis);
     let (soon, late, too_late) = (later(400), later(600), later(2100));
-    let is_good = |view: &View, version, now| view.guess(&v4, version, now).is_some();
+    let is_good = |view: &View, version, now| view.recent_free(&v4, version, now).is_some();
     assert!(is_good(&view, 8, late));
     assert!(!is_good(&view, 7, too_late));
     (0..4).for_each(|i| view.take(IpAddr::from([10, 1, 0, i])));

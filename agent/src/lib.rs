@@ -11,7 +11,7 @@
 //! block_watch command_line garbage links serve
 //! pool_reconciler                               | one task per pool
 //! agent                                         | what all tasks share
-//! inputs install liveness metrics namespaces node suspects unreconciled
+//! inputs install liveness metrics namespaces node stagger suspects unreconciled
 //! config lock
 //! ```
 
@@ -31,6 +31,7 @@ pub(crate) mod namespaces;
 pub(crate) mod node;
 pub(crate) mod pool_reconciler;
 pub(crate) mod serve;
+pub(crate) mod stagger;
 pub(crate) mod suspects;
 pub(crate) mod unreconciled;
 

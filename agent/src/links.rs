@@ -235,7 +235,7 @@ impl Listener<'_> {
 
 /// Publishes Events of changes, one after the other, when it is this node's turn.
 async fn publish_events(agent: &Agent, mut queue: mpsc::Receiver<NewEvent>) {
-    let turn = || tokio::time::sleep(condition::turn(agent.known_nodes(), fastrand::f64()));
+    let turn = || tokio::time::sleep(condition::delay(agent, fastrand::f64()));
     while let Some(burst) = next_burst(&mut queue, turn).await {
         for change in burst {
             let about = ObjectReference {

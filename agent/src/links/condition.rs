@@ -9,6 +9,7 @@ use super::history::CarrierHistory;
 use super::ports::{self, LinkPorts};
 use crate::agent::Agent;
 use crate::config::LinkScope;
+use crate::stagger;
 use api::deadline::Deadline;
 pub use api::links::{kind, reason};
 use api::requests::{ApiError, NodeCondition, ReconcileError, Requests};
@@ -32,17 +33,9 @@ const UNANSWERED: Duration = Duration::from_secs(60);
 /// nodes report a change. The API server sends each write to every watch of Nodes.
 const WRITES_A_SECOND: f64 = 200.0;
 
-/// How long a node with this `chance` (0 to 1) waits before it reports something that all nodes may have to report. `nodes`: the
-/// number of nodes of the cluster.
-pub fn turn(nodes: u64, chance: f64) -> Duration {
-    let nodes = u32::try_from(nodes).unwrap_or(u32::MAX);
-    let all = f64::from(nodes) / WRITES_A_SECOND;
-    // In a small cluster all nodes may write at once.
-    if all < 1.0 {
-        Duration::ZERO
-    } else {
-        Duration::from_secs_f64(all * chance)
-    }
+/// How long a node with this random `chance` (0 to 1) waits before it reports something that all nodes may have to report.
+pub fn delay(agent: &Agent, chance: f64) -> Duration {
+    stagger::delay(agent.known_nodes(), WRITES_A_SECOND, chance)
 }
 
 /// Checks the links after each event (`changed`), and now and then without one. Writes the condition if it differs.
@@ -80,7 +73,7 @@ pub(super) async fn run(agent: &Agent, changed: &Notify) {
         };
         tokio::select! {
             // All nodes of a fabric may see the same event now. The condition is computed after the pause.
-            () = changed.notified() => pause = turn(agent.known_nodes(), fastrand::f64()),
+            () = changed.notified() => pause = delay(agent, fastrand::f64()),
             () = sleep(rest) => {}
         }
     }

@@ -3,6 +3,7 @@
 
 use super::context::{PoolContext, Target, free_in_block};
 use super::reconcile_block::BlockReconciler;
+use crate::stagger;
 use api::accepted_pool::AcceptedPool;
 use api::block_layout::BlockCidr;
 use api::convert::{block_record, cidr_of, now};
@@ -49,11 +50,7 @@ impl BlockReport {
         if self.used == used || now.duration_since(self.at) < every {
             return None;
         }
-        Some(
-            *self
-                .turn
-                .get_or_insert_with(|| now + wait(blocks, fastrand::f64())),
-        )
+        Some(*self.turn.get_or_insert_with(|| now + delay(blocks)))
     }
 }
 
@@ -78,7 +75,7 @@ impl Reports {
         let known = self.turn.filter(|(of, _)| *of == generation);
         let (_, turn) = *self
             .turn
-            .insert(known.unwrap_or_else(|| (generation, now + wait(blocks, fastrand::f64()))));
+            .insert(known.unwrap_or_else(|| (generation, now + delay(blocks))));
         turn
     }
 
@@ -97,7 +94,7 @@ impl Reports {
             report.turn = None;
         }
         if let Some((_, turn)) = &mut self.turn {
-            *turn = now + wait(blocks, fastrand::f64());
+            *turn = now + delay(blocks);
         }
     }
 
@@ -107,15 +104,14 @@ impl Reports {
     }
 }
 
-/// How long a node with this `chance` (0 to 1) waits before it reports something that many nodes may have to report now.
-/// `blocks`: the number of blocks of the pool.
-pub(super) fn wait(blocks: i64, chance: f64) -> Duration {
-    let all = f64::from(i32::try_from(blocks).unwrap_or(i32::MAX)) / NOTES_A_SECOND;
-    if all < 1.0 {
-        // So few nodes rarely write at the same moment.
-        return Duration::ZERO;
-    }
-    Duration::from_secs_f64(all * chance)
+/// How long this node waits before it reports something that many nodes may have to report now. `blocks`: the number of blocks of
+/// the pool, of which each node has about one.
+pub(super) fn delay(blocks: i64) -> Duration {
+    stagger::delay(
+        u64::try_from(blocks).unwrap_or(0),
+        NOTES_A_SECOND,
+        fastrand::f64(),
+    )
 }
 
 /// The leases of a block.

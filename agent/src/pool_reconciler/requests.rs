@@ -114,7 +114,7 @@ impl PoolReconciler {
             .pool_object()
             .and_then(|pool| pool.status.clone()?.counters);
         let blocks = counters.map_or(0, |counters| counters.blocks);
-        report_usage::wait(blocks, fastrand::f64()).min(MAX_JITTER)
+        report_usage::delay(blocks).min(MAX_JITTER)
     }
 
     async fn serve(

@@ -57,12 +57,3 @@ fn a_rejected_write_of_the_condition_is_retried_after_growing_pauses() {
     assert_eq!(writer.failures, 8);
     assert!(writer.problem.is_some());
 }
-
-#[test]
-fn the_nodes_of_a_large_cluster_report_a_fabric_event_one_after_another() {
-    assert_eq!(turn(10, 1.0), Duration::ZERO);
-    let latest = turn(10_000, 1.0).as_secs_f64();
-    assert!((latest - 10_000.0 / WRITES_A_SECOND).abs() < 1.0, "{latest}");
-    let turns: Vec<Duration> = (0..100).map(|i| turn(10_000, f64::from(i) / 100.0)).collect();
-    assert!(turns.is_sorted() && turns[0] < turns[50] && turns[50] < turns[99]);
-}

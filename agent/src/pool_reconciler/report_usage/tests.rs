@@ -7,7 +7,7 @@ use super::*;
 fn ten_thousand_nodes_observe_an_edit_one_after_another_in_two_minutes() {
     let mut in_second = [0_u32; 120];
     for i in 0..10_000_u32 {
-        let wait = wait(10_000, f64::from(i) / 10_000.0);
+        let wait = stagger::delay(10_000, NOTES_A_SECOND, f64::from(i) / 10_000.0);
         in_second[usize::try_from(wait.as_secs()).unwrap()] += 1;
     }
     assert!(in_second.iter().all(|notes| *notes <= 101), "{in_second:?}");

@@ -3,7 +3,7 @@
 //! report.
 
 use crate::fleet::{BLOCK, Fleet, TIMEOUT};
-use agent::links::condition::{kind, turn};
+use agent::links::condition::{delay, kind};
 use api::deadline::Deadline;
 use api::requests::NodeCondition;
 use bench_kube::gauge::{Gauges, Phase};
@@ -52,7 +52,7 @@ impl Fleet<'_> {
         let report = |i: usize| async move {
             let share = |of: usize| f64::from(u32::try_from(of).unwrap());
             let (agent, chance) = (&self.agents[i], share(i) / share(self.size));
-            tokio::time::sleep(turn(agent.known_nodes(), chance)).await;
+            tokio::time::sleep(delay(agent, chance)).await;
             let api = agent.clients.requests(Deadline::background());
             agent.refresh_node(&api, LOOK).await.unwrap();
             let lost = NodeCondition {

@@ -27,6 +27,7 @@ pub mod nv_ipam;
 pub mod overlap;
 pub mod plan;
 pub mod source;
+pub mod step;
 pub mod whereabouts;
 
 use crate::args::{Import, Source};
@@ -35,10 +36,11 @@ use crate::cluster::snapshot::Snapshot;
 use crate::output::{CommandError, Outcome, Output};
 use crate::table::{Table, wrapped};
 use kube::Client;
-use plan::{Action, PlanOptions, Step, plan};
+use plan::{PlanOptions, plan};
 use serde_json::{Value, json};
 use source::SourceData;
 use std::fmt::Write;
+use step::{Action, Step};
 
 /// Does the next step of every pool that is imported.
 ///

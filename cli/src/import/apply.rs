@@ -3,8 +3,9 @@
 //! can be repeated.
 
 use super::annotation::BEFORE;
-use super::plan::{Action, Step, annotation, unready};
+use super::plan::{annotation, unready};
 use super::source::Network;
+use super::step::{Action, Step};
 use crate::cluster::explain;
 use crate::cluster::snapshot::{config_of, definition};
 use crate::output::CommandError;

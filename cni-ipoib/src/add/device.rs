@@ -14,7 +14,7 @@ use crate::kernel::{Kernel, Side};
 use crate::rdma;
 use crate::rdma::decide::decide;
 use crate::rdma::facts::devices;
-use crate::rdma::movable::{Surroundings, require_movable};
+use crate::rdma::movable::{Surroundings, require_free_name, require_movable};
 use crate::select::{Aside, candidates, choose};
 use common::cni;
 use common::undo::Undo;
@@ -108,7 +108,8 @@ fn grant(context: &mut AddContext<'_>, others: &[Written], host: &Host) -> Resul
     if grant.moved().is_some() {
         let around = Surroundings::read(context.kernel, &sysfs, others, &found)?;
         let spare = !config.keep_last;
-        require_movable(&found, &Surroundings { spare, ..around })?;
+        let around = Surroundings { spare, ..around };
+        require_movable(&found, &around).and_then(|()| require_free_name(&grant, &around))?;
     }
     Ok(Some(grant))
 }

@@ -396,3 +396,23 @@ fn a_device_name_in_use_is_refused_before_any_change() {
     assert!(text.contains(want), "{text}");
     assert_eq!(fixture.rdma_names(Side::Pod), ["rdma0"]);
 }
+
+#[test]
+fn a_whole_device_with_a_name_in_use_is_refused_before_any_change() {
+    let fixture = fixture();
+    fixture
+        .node
+        .device("mlx5_3", "0000:3b:00.3")
+        .port("mlx5_3", 1, "Ethernet", "4: ACTIVE");
+    let before = fixture.kernel.state();
+    let keys = json!({"master": "eth1", "mode": "device", "rdma": {"rename": "mlx5_2"}});
+    let (code, text) = add(&fixture, "c1", keys).unwrap_err();
+    assert_eq!(code, 7);
+    assert!(
+        text.contains("rdma.rename is mlx5_2, and the host has a device of that name"),
+        "{text}"
+    );
+    assert_eq!(fixture.kernel.state(), before);
+    let log = &fixture.kernel.get().log;
+    assert!(!log.iter().any(|request| request.starts_with("move")), "{log:?}");
+}

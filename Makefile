@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Two commands matter: `make demo` shows the main use, and `make test` runs what continuous integration runs.
-# Each installs what it needs on a Debian 12 machine that has Rust and Go (`setup`). The commands for nodes (build, aarch64,
+# Each installs what it needs on a Debian 12 machine that has Rust and Go (`setup`). The commands for nodes (build,
 # install, rdmanet, image) need Rust and a C compiler, and install no package; image also needs docker, podman or buildah.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 
-TARGET := x86_64-unknown-linux-musl
+# ARCH is the architecture of the nodes, in the words of `uname -m` or of container images. Default: that of this machine.
+TARGET := $(subst arm64,aarch64,$(subst amd64,x86_64,$(or $(ARCH),$(shell uname -m))))-unknown-linux-musl
 export CARGO_TARGET_DIR ?= $(CURDIR)/target
 BIN := $(CARGO_TARGET_DIR)/$(TARGET)/release
 PREFIX ?= /opt/cni/bin
@@ -15,7 +16,7 @@ BINDIR ?= /usr/local/bin
 
 # The packages of `setup` are there before a build of `bench` starts.
 .NOTPARALLEL:
-.PHONY: help demo test bench bench-kube bench-multus chaos chaos-cluster bench-scale bench-last bench-thousand bench-faults bench-chaos build aarch64 lint image install rdmanet setup clean
+.PHONY: help demo test bench bench-kube bench-multus chaos chaos-cluster bench-scale bench-last bench-thousand bench-faults bench-chaos build lint image install rdmanet setup clean
 
 help: ## Lists the commands
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -65,22 +66,18 @@ bench-chaos: setup ## Gives whereabouts and rdmanet the same ten minutes of chao
 	  $(if $(filter dranet,$(PEER)),RDMANET_CLUSTER=$$(tests/node/up --rails 8 --memory 1024 --until-exit $$$$); export RDMANET_CLUSTER;) \
 	  cargo test --quiet -p node --test node -- --nocapture beside_$(or $(PEER),whereabouts)
 
-build: ## Builds both plugins as static binaries
+build: ## Builds both plugins as static binaries (ARCH=arm64 for Grace nodes)
 	@tests/setup $(TARGET)
 	@cargo build --locked --release --target $(TARGET) -p cni-ipoib -p ipam
-
-aarch64: ## Builds both plugins for aarch64 (Grace nodes)
-	@tests/setup aarch64-unknown-linux-musl
-	@cargo build --quiet --locked --release --target aarch64-unknown-linux-musl -p cni-ipoib -p ipam
 
 lint: setup ## Checks formatting, clippy, rustdoc, shell scripts, documents, licences and dependencies
 	@tests/lint
 
 image: ## Builds the image of agent, controller and both plugins: make image IMAGE=NAME:TAG [ARCH=arm64] (docker, podman or buildah)
-	@tests/setup $(subst arm64,aarch64,$(subst amd64,x86_64,$(or $(ARCH),$(shell uname -m))))-unknown-linux-musl
+	@tests/setup $(TARGET)
 	@conf/image/build "$(IMAGE)" $(ARCH)
 
-install: build ## Installs both plugins into PREFIX (/opt/cni/bin), each by one rename: make install PREFIX=DIR
+install: build ## Installs both plugins into PREFIX (/opt/cni/bin), each by one rename: make install PREFIX=DIR [ARCH=arm64]
 	@for plugin in cni-ipoib rdma-ipam; do \
 	  install -D -m 0755 "$(BIN)/$$plugin" "$(PREFIX)/.$$plugin.new" && mv -f "$(PREFIX)/.$$plugin.new" "$(PREFIX)/$$plugin"; \
 	done

@@ -106,7 +106,7 @@ pub enum Error {
     /// The written plugin does not run.
     #[error(
         "{name} was written to {} but does not run there: {why}; the plugins that were there are still there. Is the file \
-         system mounted noexec, or the image of another architecture?",
+         system mounted noexec?",
         .path.display()
     )]
     DoesNotRun {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How long the addresses of a gone node stay unused. Agent and controller have the same flags.
 //!
-//! Invariant: a process that judges an object waits for the longer one of two quarantines: its own, and the one in force
-//! when the object's owner claimed it.
+//! Invariant: a process that judges a block waits for the longer one of two quarantines: its own, and the one in force
+//! when the block's owner claimed it. For an address object its own counts: such an address is never allocated by a node's file
+//! alone.
 
 use block::orphan::Quarantine;
 use clap::Args;

@@ -2,8 +2,9 @@
 //! Kills ADD and DEL of one configuration at every request that changes something, cleans up in every way that a
 //! runtime has, and compares the result with the state before.
 //!
-//! Invariant: the kill points come from a traced run and never from a list. A run with a limit spreads its kills
-//! evenly, selects the same ones each time, and prints their number.
+//! Invariant: the kill points come from a traced run and never from a list. A run with a limit kills at every request
+//! that creates, changes or deletes a link or an RDMA device. It spreads its other kills evenly, selects the same ones
+//! each time, and prints their number.
 
 mod life;
 
@@ -97,7 +98,8 @@ impl<'n> Faults<'n> {
         }
     }
 
-    /// Kills calls of `verb`, at most `limit` (`RDMANET_ALL_KILLS` removes the limit), and prints their number.
+    /// Kills calls of `verb`: those at requests about links and RDMA devices, and at most `limit` others. Prints their
+    /// number. `RDMANET_KILLS=N` sets another limit, `RDMANET_ALL_KILLS=1` removes it.
     ///
     /// With a limit, one of the cleanups follows each kill, in turn; otherwise the run repeats each kill with every
     /// cleanup.
@@ -112,7 +114,11 @@ impl<'n> Faults<'n> {
             steps.len()
         );
         let chosen = match limit {
-            Some(limit) if !all => spread(&in_turn(&kills), limit),
+            Some(limit) if !all => {
+                let (devices, others): (Vec<Kill>, Vec<Kill>) =
+                    in_turn(&kills).into_iter().partition(Kill::is_at_device_request);
+                [devices, spread(&others, other_limit().unwrap_or(limit))].concat()
+            }
             _ => kills.clone(),
         };
         for kill in &chosen {
@@ -170,6 +176,19 @@ impl<'n> Faults<'n> {
             None => self.node.assert_as_before(&self.bare, &[], when),
         }
     }
+}
+
+impl Kill {
+    /// Whether the plugin is killed before its own request that creates, changes or deletes a link or an RDMA device.
+    fn is_at_device_request(&self) -> bool {
+        let what = &self.step.what;
+        self.step.by == Process::Plugin && (what.ends_with("LINK") || what.contains("RDMA"))
+    }
+}
+
+/// The limit from `RDMANET_KILLS`.
+fn other_limit() -> Option<usize> {
+    std::env::var_os("RDMANET_KILLS")?.to_str()?.parse().ok()
 }
 
 /// Whether to run every kill, which takes a whole night on a developer's machine.

@@ -8,6 +8,7 @@ use crate::witnesses::{Addresses, agree, links, nothing_left, stores};
 use crate::workload::{deployment, network, ready, remove, start};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -71,22 +72,44 @@ fn etcd_tool(cluster: &Cluster, name: &str, args: &[&str]) {
     );
 }
 
-/// Ends the API server and its etcd, and starts them with the data of the snapshot.
+/// Ends a program of the control plane. Returns its command line.
+fn end(cluster: &Cluster, program: &str) -> Vec<String> {
+    let file = cluster.directory().join(program).with_extension("pid");
+    let pid = fs::read_to_string(file).unwrap();
+    let process = Path::new("/proc").join(pid.trim());
+    let line = fs::read_to_string(process.join("cmdline")).unwrap();
+    run(Command::new("kill").arg(pid.trim()));
+    cluster.until(&format!("{program} has ended"), || {
+        if process.join("exe").exists() {
+            Err(pid.clone())
+        } else {
+            Ok(())
+        }
+    });
+    line.split_terminator('\0').map(str::to_owned).collect()
+}
+
+/// Starts a program of the control plane with its earlier command line.
+fn begin(cluster: &Cluster, program: &str, line: &[String]) {
+    let script = r#"setsid "${@:3}" </dev/null >>"$1" 2>&1 & echo $! >"$2""#;
+    let files = ["log", "pid"].map(|kind| cluster.directory().join(program).with_extension(kind));
+    run(Command::new("bash")
+        .args(["-c", script, "bash"])
+        .args(files)
+        .args(line));
+}
+
+/// Ends the control plane, and starts it with the data of the snapshot.
 fn restore(cluster: &Cluster) {
     let directory = cluster.directory();
+    // These two read the API server through caches. With the caches of another history they can wait for an event that
+    // the restored API server never sends.
+    let clients =
+        ["kube-controller-manager", "kube-scheduler"].map(|program| (program, end(cluster, program)));
     for program in ["kube-apiserver", "etcd"] {
-        let pid = std::fs::read_to_string(directory.join(program).with_extension("pid")).unwrap();
-        run(Command::new("kill").arg(pid.trim()));
-        let process = Path::new("/proc").join(pid.trim()).join("exe");
-        cluster.until(&format!("{program} has ended"), || {
-            if process.exists() {
-                Err(pid.clone())
-            } else {
-                Ok(())
-            }
-        });
+        end(cluster, program);
     }
-    std::fs::remove_dir_all(directory.join("etcd")).unwrap();
+    fs::remove_dir_all(directory.join("etcd")).unwrap();
     let peer = format!("unix://{}", directory.join("p").display());
     let member = format!("tests={peer}");
     let args = [
@@ -108,6 +131,9 @@ fn restore(cluster: &Cluster) {
     etcd_tool(cluster, "etcdutl", &args);
     let up = repository().join("tests/apiserver/up");
     run(&mut cluster.command(&up, &[directory.to_str().unwrap()]));
+    for (program, line) in clients {
+        begin(cluster, program, &line);
+    }
 }
 
 /// Adds or deletes the route that keeps the agents and kubelets of both nodes away from the API server.

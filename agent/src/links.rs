@@ -238,20 +238,22 @@ async fn publish_events(agent: &Agent, mut queue: mpsc::Receiver<NewEvent>) {
     let turn = || tokio::time::sleep(condition::delay(agent, fastrand::f64()));
     while let Some(burst) = next_burst(&mut queue, turn).await {
         for change in burst {
-            let about = ObjectReference {
-                api_version: Some("v1".to_owned()),
-                kind: Some("Node".to_owned()),
-                name: Some(agent.config.node.clone()),
-                // kubectl selects Events of a Node by this UID.
-                uid: Some(agent.config.node.clone()),
-                ..ObjectReference::default()
-            };
-            agent
-                .events
-                .publish(&Deadline::background(), &about, change)
-                .await;
+            publish_event(agent, change).await;
         }
     }
+}
+
+/// Publishes an Event of the agent's Node.
+pub async fn publish_event(agent: &Agent, event: NewEvent) {
+    let about = ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Node".to_owned()),
+        name: Some(agent.config.node.clone()),
+        // kubectl selects Events of a Node by this UID.
+        uid: Some(agent.config.node.clone()),
+        ..ObjectReference::default()
+    };
+    agent.events.publish(&Deadline::background(), &about, event).await;
 }
 
 /// Waits for a change, and then for `turn`: more changes may follow, on this node and on all others. Returns all changes that have

@@ -123,15 +123,18 @@ impl<'s> Fleet<'s> {
         Api::all(self.admin.clone())
     }
 
-    /// All blocks.
-    pub(crate) async fn blocks(&self) -> Vec<IpBlock> {
+    /// The blocks of every pool.
+    pub(crate) async fn all_blocks(&self) -> Vec<IpBlock> {
         let all: Api<IpBlock> = Api::all(self.admin.clone());
         let params = kube::api::ListParams::default().match_any();
-        let blocks = all.list(&params).await.unwrap().items;
+        all.list(&params).await.unwrap().items
+    }
+
+    /// The blocks of the pool [`POOL`].
+    pub(crate) async fn blocks(&self) -> Vec<IpBlock> {
+        let mut blocks = self.all_blocks().await;
+        blocks.retain(|block| block.spec.pool == POOL);
         blocks
-            .into_iter()
-            .filter(|block| block.spec.pool == POOL)
-            .collect()
     }
 
     /// Starts the agents from `first` on: all at once, or [`PACE`] a second if there are many.

@@ -2,6 +2,7 @@
 //! The life of a cluster: nodes join, the cluster is idle, a pool is edited, pods start, the agents are updated.
 
 use crate::fleet::{BLOCK, Fleet, POOL, TIMEOUT};
+use crate::rails::name;
 use api::metrics::Served;
 use bench_kube::call::{Call, at_once};
 use bench_kube::gauge::{Gauges, Phase};
@@ -91,27 +92,13 @@ impl Fleet<'_> {
         [known, noted]
     }
 
-    /// Starts pods on every node, and waits until the counters reach the API server. A refused ADD is repeated, as by a
-    /// runtime; here the agent must claim a block before the next attempt, because agents have no socket here.
+    /// Starts pods on every node, each with an address of every pool, and waits until the counters reach the API server. A
+    /// refused ADD is repeated, as by a runtime; here the agent must claim a block before the next attempt, because agents
+    /// have no socket here.
     pub(crate) async fn add(&self, gauges: &Gauges<'_>, plugin: &Path) -> [Phase; 2] {
         let (start, start_reported) = (gauges.start().await, gauges.start().await);
-        let pods = (0..self.pods).flat_map(|pod| (0..self.size).map(move |i| (i, pod)));
-        let mut calls: Vec<Call> = pods
-            .map(|(i, pod)| Call {
-                program: plugin.to_owned(),
-                verb: "ADD",
-                id: format!("pod-{i}-{pod}"),
-                pod: format!("pod-{i}-{pod}"),
-                conf: json!({
-                    "cniVersion": "1.0.0", "name": "bench", "type": "macvlan",
-                    "ipam": { "type": "rdma-ipam", "pool": POOL, "dataDir": self.data(i) },
-                })
-                .to_string(),
-                agent: None,
-                node: None,
-                netns: None,
-            })
-            .collect();
+        let mut calls = self.calls(plugin);
+        let all = calls.len();
         let given = tokio::task::spawn_blocking(move || {
             let mut given = BTreeSet::new();
             let begun = Instant::now();
@@ -124,19 +111,49 @@ impl Fleet<'_> {
                 std::thread::sleep(Duration::from_secs(1));
             }
         });
-        assert_eq!(given.await.unwrap(), self.size * self.pods);
-        let what = format!("{} pods start on every node", self.pods);
+        assert_eq!(given.await.unwrap(), all);
+        let what = format!(
+            "{} pods start on every node, with {} addresses each",
+            self.pods, self.rails
+        );
         let added = gauges.stop(what, start).await;
-        let used = i64::try_from(self.size * self.pods).unwrap();
+        self.until_reported(i64::try_from(all).unwrap()).await;
+        let what = "… and that is reported in every block";
+        [added, gauges.stop(what, start_reported).await]
+    }
+
+    /// An ADD for each pod and pool.
+    fn calls(&self, plugin: &Path) -> Vec<Call> {
+        let pods = (0..self.pods).flat_map(|pod| (0..self.size).map(move |i| (i, pod)));
+        pods.flat_map(|(i, pod)| (0..self.rails).map(move |rail| (i, pod, rail)))
+            .map(|(i, pod, rail)| Call {
+                program: plugin.to_owned(),
+                verb: "ADD",
+                id: format!("pod-{i}-{pod}"),
+                pod: format!("pod-{i}-{pod}"),
+                conf: json!({
+                    "cniVersion": "1.0.0", "name": name(rail), "type": "macvlan",
+                    "ipam": { "type": "rdma-ipam", "pool": name(rail), "dataDir": self.data(i) },
+                })
+                .to_string(),
+                agent: None,
+                node: None,
+                netns: None,
+            })
+            .collect()
+    }
+
+    /// Waits until the blocks of all pools report this number of used addresses.
+    async fn until_reported(&self, used: i64) {
         let begun = Instant::now();
         loop {
-            let blocks = self.blocks().await;
+            let blocks = self.all_blocks().await;
             let sum: i64 = blocks
                 .iter()
                 .filter_map(|block| Some(block.status.as_ref()?.used))
                 .sum();
             if sum == used {
-                break;
+                return;
             }
             assert!(
                 begun.elapsed() < TIMEOUT,
@@ -144,12 +161,6 @@ impl Fleet<'_> {
             );
             tokio::time::sleep(Duration::from_secs(2)).await;
         }
-        [
-            added,
-            gauges
-                .stop("… and that is reported in every block", start_reported)
-                .await,
-        ]
     }
 
     /// Restarts every agent.

@@ -2,9 +2,12 @@
 //! Nodes with several rails, each with a pool for the pods of one namespace; and a failure of the fabric that all nodes
 //! report.
 
-use crate::fleet::{BLOCK, Fleet, TIMEOUT};
+use crate::fleet::{BLOCK, Fleet, POOL, TIMEOUT};
+use agent::agent::event;
+use agent::links;
 use agent::links::condition::{delay, kind};
 use api::deadline::Deadline;
+use api::recorder::NewEvent;
 use api::requests::NodeCondition;
 use bench_kube::gauge::{Gauges, Phase};
 use futures::future::join_all;
@@ -46,7 +49,8 @@ impl Fleet<'_> {
             .await
     }
 
-    /// A port of every node loses its carrier at the same time. The agents report without a message of the kernel.
+    /// A port of every node loses its carrier at the same time. The agents report without a message of the kernel: each
+    /// waits for its turn, then writes the condition of its Node and an Event.
     pub(crate) async fn fabric(&self, gauges: &Gauges<'_>) -> Phase {
         let start = gauges.start().await;
         let report = |i: usize| async move {
@@ -64,14 +68,27 @@ impl Fleet<'_> {
                 .write_node_condition(&api, kind::LINKS_READY, Some(lost))
                 .await
                 .unwrap();
+            let event = NewEvent {
+                is_warning: true,
+                reason: event::LINK_DOWN,
+                note: "link ib0 has lost carrier".to_owned(),
+            };
+            links::publish_event(agent, event).await;
         };
         join_all((0..self.agents.len()).map(report)).await;
         gauges
-            .stop("a link event on all nodes, until each Node has it", start)
+            .stop(
+                "a link event on all nodes, until each Node has its condition and its Event",
+                start,
+            )
             .await
     }
 }
 
-fn name(rail: usize) -> String {
-    format!("rail{rail}")
+/// The name of the pool of a rail.
+pub(crate) fn name(rail: usize) -> String {
+    match rail {
+        0 => POOL.to_owned(),
+        _ => format!("rail{rail}"),
+    }
 }

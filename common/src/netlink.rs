@@ -19,6 +19,7 @@ pub use error::Error;
 pub use hardware::{HwAddress, HwAddressError};
 pub use rdma::Rdma;
 pub use rdma::device::{NetnsMode, NetnsModeError, RdmaDevice, RdmaPort};
+pub use rdma::queue_pair::{Creator, QueuePair};
 pub use route::Route;
 pub use route::address::{Added, Address, AddressOptions};
 pub use route::carrier::CARRIER_POLL;

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `NETLINK_RDMA`: RDMA devices, their ports and their namespace (`include/uapi/rdma/rdma_netlink.h`).
+//! `NETLINK_RDMA`: RDMA devices, their ports, queue pairs and namespace (`include/uapi/rdma/rdma_netlink.h`).
 //!
 //! Invariant: a request names a device by its index, which stays the same when its name and namespace change.
 
 pub(super) mod device;
 mod message;
+pub(super) mod queue_pair;
 
 use super::error::Error;
 use super::socket::{Family, Socket, Wire};
 use crate::netns::Netns;
 use device::{NetnsMode, RdmaDevice, RdmaPort};
 use message::{Attribute, Command, Message};
+use queue_pair::QueuePair;
 use std::os::fd::{AsFd, AsRawFd};
 
 /// The family of RDMA devices.
@@ -43,6 +45,22 @@ impl Socket<Rdma> {
     pub fn ports(&mut self, device: u32) -> Result<Vec<RdmaPort>, Error> {
         let answers = self.dump(|| Message::new(Command::PortGet, [Attribute::DeviceIndex(device)]))?;
         answers.into_iter().map(RdmaPort::decode).collect()
+    }
+
+    /// The queue pairs of the device `device`: those of programs in all namespaces, and those of kernel modules.
+    ///
+    /// The kernel reports no change of the list between two of its messages. Since Linux 6.10 (commit
+    /// e18fa0bbcedf) it lists queue pairs of a driver's own type, such as those of EFA, only if the request
+    /// contains `DriverDetails`. Earlier kernels ignore that attribute.
+    ///
+    /// # Errors
+    /// `EINVAL`: the socket's namespace sees no such device. If the driver cannot describe one of the queue
+    /// pairs, the kernel returns the driver's error instead of a list.
+    pub fn queue_pairs(&mut self, device: u32) -> Result<Vec<QueuePair>, Error> {
+        let request = [Attribute::DeviceIndex(device), Attribute::DriverDetails(1)];
+        let answers = self.dump(|| Message::new(Command::QueuePairGet, request.clone()))?;
+        let lists: Result<Vec<_>, _> = answers.into_iter().map(QueuePair::decode).collect();
+        Ok(lists?.concat())
     }
 
     /// Whether the node's namespaces share the RDMA devices.

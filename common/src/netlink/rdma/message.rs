@@ -19,6 +19,7 @@ pub(super) enum Command {
     PortGet = 5,
     SystemGet = 6,
     SystemSet = 7,
+    QueuePairGet = 10,
 }
 
 /// One request or answer.
@@ -55,12 +56,9 @@ impl NetlinkDeserializable for Message {
     type Error = DecodeError;
 
     fn deserialize(header: &NetlinkHeader, payload: &[u8]) -> Result<Self, DecodeError> {
-        let attributes = NlasIterator::new(payload)
-            .map(|nla| Attribute::parse(&nla?))
-            .collect::<Result<_, _>>()?;
         Ok(Self {
             kind: header.message_type,
-            attributes,
+            attributes: Attribute::list(payload)?,
         })
     }
 }
@@ -99,6 +97,11 @@ macro_rules! attributes {
         }
 
         impl Attribute {
+            /// The attributes of a message or of a table. The attributes of a table inside stay bytes.
+            pub(super) fn list(bytes: &[u8]) -> Result<Vec<Self>, DecodeError> {
+                NlasIterator::new(bytes).map(|nla| Self::parse(&nla?)).collect()
+            }
+
             fn parse(nla: &NlaBuffer<&[u8]>) -> Result<Self, DecodeError> {
                 let value = nla.value();
                 Ok(match nla.kind() {
@@ -112,16 +115,20 @@ macro_rules! attributes {
         }
     };
     (@type string) => { String };
+    (@type table) => { Vec<u8> };
     (@type $int:tt) => { $int };
     (@len string $value:ident) => { bytes($value).len() + 1 };
+    (@len table $value:ident) => { $value.len() };
     (@len $int:tt $value:ident) => { { let _ = $value; size_of::<$int>() } };
     (@emit string $buffer:ident $value:ident) => { emit_string($buffer, $value) };
+    (@emit table $buffer:ident $value:ident) => { $buffer.copy_from_slice($value) };
     // The buffer has the length that `value_len` returned, so none of these can fail.
     (@emit u8 $buffer:ident $value:ident) => { $buffer[0] = *$value };
     (@emit u32 $buffer:ident $value:ident) => { emit_u32($buffer, *$value).unwrap_or_default() };
     (@emit u64 $buffer:ident $value:ident) => { emit_u64($buffer, *$value).unwrap_or_default() };
     (@emit i32 $buffer:ident $value:ident) => { emit_i32($buffer, *$value).unwrap_or_default() };
     (@parse string $value:ident) => { parse_string(&escape($value)) };
+    (@parse table $value:ident) => { Ok::<_, DecodeError>($value.to_vec()) };
     (@parse u8 $value:ident) => { parse_u8($value) };
     (@parse u32 $value:ident) => { parse_u32($value) };
     (@parse u64 $value:ident) => { parse_u64($value) };
@@ -139,11 +146,16 @@ attributes! {
     SmLid(u32) = 10 as "RDMA_NLDEV_ATTR_SM_LID",
     PortState(u8) = 12 as "RDMA_NLDEV_ATTR_PORT_STATE",
     PhysState(u8) = 13 as "RDMA_NLDEV_ATTR_PORT_PHYS_STATE",
+    QueuePairs(table) = 19 as "RDMA_NLDEV_ATTR_RES_QP",
+    QueuePair(table) = 20 as "RDMA_NLDEV_ATTR_RES_QP_ENTRY",
+    ThreadId(u32) = 28 as "RDMA_NLDEV_ATTR_RES_PID",
+    ModuleName(string) = 29 as "RDMA_NLDEV_ATTR_RES_KERN_NAME",
     NetdevIndex(u32) = 50 as "RDMA_NLDEV_ATTR_NDEV_INDEX",
     NetdevName(string) = 51 as "RDMA_NLDEV_ATTR_NDEV_NAME",
     NetnsMode(u8) = 66 as "RDMA_NLDEV_SYS_ATTR_NETNS_MODE",
     Protocol(string) = 67 as "RDMA_NLDEV_ATTR_DEV_PROTOCOL",
     NetnsFd(i32) = 68 as "RDMA_NLDEV_NET_NS_FD",
+    DriverDetails(u8) = 97 as "RDMA_NLDEV_ATTR_DRIVER_DETAILS",
     DeviceType(u8) = 99 as "RDMA_NLDEV_ATTR_DEV_TYPE",
 }
 

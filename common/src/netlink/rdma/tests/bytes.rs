@@ -3,6 +3,7 @@ use super::super::super::answer::Answers;
 use super::super::super::socket::request;
 use super::super::device::{RdmaDevice, RdmaPort};
 use super::super::message::{Attribute, Command, Message};
+use super::super::queue_pair::{Creator, QueuePair};
 use crate::rdma::{Guid, PortState};
 
 const ACK: u16 = 4;
@@ -103,6 +104,69 @@ fn a_port_is_read_from_the_kernels_layout() {
         netdev: Some((7, "eth1".to_owned())),
     };
     assert_eq!(RdmaPort::decode(message).unwrap(), expected);
+}
+
+#[test]
+#[rustfmt::skip]
+fn a_request_for_queue_pairs_includes_those_of_the_drivers_own_types() {
+    same(&Message::new(Command::QueuePairGet, [Attribute::DeviceIndex(4), Attribute::DriverDetails(1)]), &[
+        0x20, 0, 0, 0,  0x0a, 0x14,  0x05, 0,  2, 0, 0, 0,  0, 0, 0, 0,  // RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, RDMA_NLDEV_CMD_RES_QP_GET)
+        0x08, 0, 0x01, 0,  4, 0, 0, 0,                                   // RDMA_NLDEV_ATTR_DEV_INDEX
+        0x05, 0, 0x61, 0,  1, 0, 0, 0,                                   // RDMA_NLDEV_ATTR_DRIVER_DETAILS
+    ]);
+}
+
+/// Four queue pairs: of a program, of a kernel module, without a port, and of a thread that the kernel does not name.
+#[rustfmt::skip]
+const QUEUE_PAIRS: [u8; 212] = [
+    0xd4, 0, 0, 0,  0x0a, 0x14,  0x02, 0,  2, 0, 0, 0,  0, 0, 0, 0,
+    0x08, 0, 0x01, 0,  4, 0, 0, 0,
+    0x0b, 0, 0x02, 0,  b'm', b'l', b'x', b'5', b'_', b'0', 0, 0,
+    0xb0, 0, 0x13, 0,                                                // RDMA_NLDEV_ATTR_RES_QP
+    0x44, 0, 0x14, 0,                                                // RDMA_NLDEV_ATTR_RES_QP_ENTRY
+    0x08, 0, 0x03, 0,  2, 0, 0, 0,                                   // RDMA_NLDEV_ATTR_PORT_INDEX
+    0x08, 0, 0x15, 0,  0x2a, 0, 0, 0,                                // RDMA_NLDEV_ATTR_RES_LQPN, not used
+    0x08, 0, 0x3c, 0,  9, 0, 0, 0,                                   // RDMA_NLDEV_ATTR_RES_PDN, not used
+    0x08, 0, 0x1c, 0,  0x67, 0x12, 0, 0,                             // RDMA_NLDEV_ATTR_RES_PID
+    0x08, 0, 0x16, 0,  0x2b, 0, 0, 0,                                // RDMA_NLDEV_ATTR_RES_RQPN, not used
+    0x08, 0, 0x18, 0,  0, 0, 0, 0,                                   // RDMA_NLDEV_ATTR_RES_SQ_PSN, not used
+    0x05, 0, 0x1a, 0,  2, 0, 0, 0,                                   // RDMA_NLDEV_ATTR_RES_TYPE, not used
+    0x05, 0, 0x1b, 0,  3, 0, 0, 0,                                   // RDMA_NLDEV_ATTR_RES_STATE, not used
+    0x28, 0, 0x14, 0,
+    0x08, 0, 0x03, 0,  1, 0, 0, 0,
+    0x08, 0, 0x15, 0,  1, 0, 0, 0,
+    0x0c, 0, 0x1d, 0,  b'i', b'b', b'_', b'c', b'o', b'r', b'e', 0,  // RDMA_NLDEV_ATTR_RES_KERN_NAME
+    0x08, 0, 0x18, 0,  0, 0, 0, 0,
+    0x14, 0, 0x14, 0,
+    0x08, 0, 0x15, 0,  0x2c, 0, 0, 0,
+    0x08, 0, 0x1c, 0,  0x68, 0x12, 0, 0,
+    0x2c, 0, 0x14, 0,
+    0x08, 0, 0x03, 0,  1, 0, 0, 0,
+    0x08, 0, 0x15, 0,  0x2d, 0, 0, 0,
+    0x18, 0, 0x34, 0x80,                                             // RDMA_NLDEV_ATTR_DRIVER with NLA_F_NESTED, not used
+    0x0c, 0, 0x36, 0,  b's', b'q', b'_', b's', b'i', b'z', b'e', 0,
+    0x08, 0, 0x39, 0,  0x80, 0, 0, 0,
+];
+
+#[test]
+fn queue_pairs_are_read_from_the_kernels_layout() {
+    let expected = [
+        (Some(2), Creator::Program(Some(4711))),
+        (Some(1), Creator::Module("ib_core".to_owned())),
+        (None, Creator::Program(Some(4712))),
+        (Some(1), Creator::Program(None)),
+    ];
+    let expected = expected.map(|(port, creator)| QueuePair { port, creator });
+    assert_eq!(QueuePair::decode(read(&QUEUE_PAIRS)).unwrap(), expected);
+}
+
+#[test]
+fn a_queue_pair_that_cannot_be_read_is_not_left_out_of_the_list() {
+    let mut bytes = QUEUE_PAIRS;
+    // The length of the first thread id.
+    bytes[68] = 6;
+    let error = QueuePair::decode(read(&bytes)).unwrap_err().to_string();
+    assert!(error.contains("RDMA_NLDEV_ATTR_RES_PID"), "{error}");
 }
 
 /// `rdma dev set` and `ip link set` accept any bytes as a name.

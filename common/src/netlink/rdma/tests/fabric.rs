@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Runs with the software HCAs of `tests/fabric` in exclusive mode. `route/tests/fabric.rs` contains the command.
 
-use super::super::super::{NetnsMode, Rdma, Route, Socket};
+use super::super::super::{Creator, NetnsMode, Rdma, Route, Socket};
 use crate::netns::{Netns, tests::fresh};
 use crate::rdma::{PortState, Sysfs};
 use nix::errno::Errno;
@@ -37,6 +37,25 @@ fn netlink_and_sysfs_report_the_same_devices() {
         }
     }
     assert_eq!(socket.ports(4711).unwrap_err().errno(), Some(Errno::EINVAL));
+}
+
+#[test]
+#[ignore = "needs the InfiniBand fabric"]
+fn the_queue_pairs_of_an_idle_device_are_those_of_kernel_modules() {
+    let mut socket = Socket::<Rdma>::open().unwrap();
+    for device in socket.devices().unwrap() {
+        let pairs = socket.queue_pairs(device.index).unwrap();
+        let has = |name: &str| {
+            let module = Creator::Module(name.to_owned());
+            pairs.iter().any(|pair| pair.creator == module)
+        };
+        assert!(has("ib_core"), "{}: {pairs:?}", device.name);
+        let of_programs = pairs
+            .iter()
+            .filter(|pair| matches!(pair.creator, Creator::Program(_)));
+        assert_eq!(of_programs.count(), 0, "{}: {pairs:?}", device.name);
+    }
+    assert_eq!(socket.queue_pairs(4711).unwrap_err().errno(), Some(Errno::EINVAL));
 }
 
 #[test]

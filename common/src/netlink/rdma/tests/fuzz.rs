@@ -5,9 +5,10 @@ use super::super::super::answer::{Answers, Progress};
 use super::super::super::garbled::{PORT, SEQUENCE, attribute, datagram, message};
 use super::super::device::{RdmaDevice, RdmaPort};
 use super::super::message::Message as RdmaMessage;
+use super::super::queue_pair::QueuePair;
 use crate::mutate;
 
-/// Answers of RDMA netlink: devices and ports.
+/// Answers of RDMA netlink: devices, ports and queue pairs.
 fn devices() -> Vec<Vec<u8>> {
     let client = 5 << 10;
     let attributes: Vec<Vec<u8>> = (1..=100_u16)
@@ -45,13 +46,26 @@ fn devices() -> Vec<Vec<u8>> {
         ),
         of(1, 0),
         of(5, 1),
+        queue_pairs(client | 0xa),
     ]
+}
+
+/// An answer with a queue pair of a program and one of a kernel module.
+fn queue_pairs(kind: u16) -> Vec<u8> {
+    let of_program = [
+        attribute(3, &[1; 4]),
+        attribute(28, &[1; 4]),
+        attribute(52, &[1; 8]),
+    ];
+    let of_module = [attribute(21, &[1; 4]), attribute(29, b"ib_core\0")];
+    let rows = [of_program.concat(), of_module.concat()].map(|row| attribute(20, &row));
+    message(kind, &[], &[attribute(1, &[0; 4]), attribute(19, &rows.concat())])
 }
 
 #[test]
 fn any_rdma_netlink_answer_is_read_or_refused() {
     let answers = devices();
-    let (mut devices, mut refused) = (0, 0);
+    let (mut devices, mut pairs, mut refused) = (0, 0, 0);
     mutate::cases("RDMA netlink", 20_000, |_, random| {
         let mut read = Answers::<RdmaMessage>::to(SEQUENCE, PORT);
         let progress = read.read(&datagram(random, &answers));
@@ -63,12 +77,13 @@ fn any_rdma_netlink_answer_is_read_or_refused() {
         );
         for object in read.objects {
             devices += usize::from(RdmaDevice::decode(object.clone()).is_ok());
+            pairs += QueuePair::decode(object.clone()).map_or(0, |list| list.len());
             // An answer about a device is rarely a valid port.
             let _ = RdmaPort::decode(object);
         }
     });
     assert!(
-        devices > 0 && refused > 0,
-        "{devices} devices were read, {refused} datagrams refused"
+        devices > 0 && pairs > 0 && refused > 0,
+        "{devices} devices and {pairs} queue pairs were read, {refused} datagrams refused"
     );
 }

@@ -47,10 +47,18 @@ pub fn run(options: &args::Selftest) -> Result<Output, CommandError> {
 fn run_on(bench: &mut Bench, role: Role, options: &args::Selftest) -> Result<Output, CommandError> {
     let left = bench.remove_everything();
     let facts = collect::collect(&options.node())?;
-    let port = port::choose(&facts, options.master.as_deref(), &Uses::read()?)?;
+    let uses = Uses::read(&facts)?;
+    let port = port::choose(&facts, options.master.as_deref(), &uses)?;
     let before = Snapshot::take(options)?;
     bench.use_port(&port);
     let mut log = Log::default();
+    if let Some(why) = port
+        .device
+        .as_deref()
+        .and_then(|device| uses.rdma.unknown(device))
+    {
+        log.not_run("no program and no kernel module uses the port by RDMA", why);
+    }
     if !left.is_empty() {
         log.step("leftovers of an earlier run are removed", || require_empty(&left));
     }

@@ -135,6 +135,31 @@ fn the_self_test_refuses_a_port_that_the_node_or_a_pod_uses() {
 }
 
 #[test]
+fn the_self_test_refuses_a_port_that_a_program_uses_by_rdma() {
+    run(|node| {
+        // This program creates its queue pair before it waits for a client; ib_write_bw and rping do so after.
+        let mut program = Command::new("ibv_rc_pingpong")
+            .args(["-d", "softib1"])
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        soon("the program waits for a client", || {
+            !node.exec("ss", "-Hltn sport = :18515").stdout.is_empty()
+        });
+        let output = selftest(node, &["--master", "ib1"]);
+        program.kill().unwrap();
+        program.wait().unwrap();
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let why = format!(
+            "ib1 has a queue pair of the program ibv_rc_pingpong (process {}): end it first",
+            program.id()
+        );
+        assert!(printed.contains(&why), "{printed}");
+    });
+}
+
+#[test]
 fn the_self_test_refuses_a_port_of_a_bond() {
     run(|node| {
         node.ip("link add bond7 type bond mode active-backup fail_over_mac active miimon 100");

@@ -58,9 +58,9 @@ fn refusal(facts: &NodeFacts, candidate: &Candidate, uses: &Uses, named: bool) -
     if let Some(Aside::Always(why) | Aside::Unasked(why)) = &candidate.aside {
         return Some(why.clone());
     }
-    if candidate.port.is_none() {
+    let Some(port) = &candidate.port else {
         return Some("is no RDMA link".to_owned());
-    }
+    };
     if candidate.layer != LinkLayer::Infiniband && !named {
         return Some("is Ethernet, which is used only if --master names it".to_owned());
     }
@@ -69,6 +69,9 @@ fn refusal(facts: &NodeFacts, candidate: &Candidate, uses: &Uses, named: bool) -
     }
     if let Some(why) = uses.of_link(&candidate.name) {
         return Some(why.to_owned());
+    }
+    if let Some(why) = uses.rdma.use_of(&port.device, port.number) {
+        return Some(why);
     }
     if port_of(facts, candidate).is_some_and(|port| !port.users.is_empty() || port.bond.is_some()) {
         return Some("is a bond or belongs to one, or has links on it".to_owned());

@@ -4,8 +4,12 @@
 //! Invariant: link-local addresses and their routes do not count as uses. Any other address, route, upper link or child
 //! does.
 
+pub mod queue_pairs;
+
 use super::ip::{field, list};
+use crate::node::facts::NodeFacts;
 use crate::output::CommandError;
+use queue_pairs::QueuePairs;
 use serde_json::Value;
 use std::fs;
 use std::net::IpAddr;
@@ -29,8 +33,10 @@ struct Listing {
 /// All uses of all links.
 #[derive(Clone, Debug, Default)]
 pub struct Uses {
-    uses: Vec<(String, String)>,
+    links: Vec<(String, String)>,
     hardware: Vec<(String, String)>,
+    /// The uses of the candidates' devices by RDMA.
+    pub rdma: QueuePairs,
 }
 
 impl Uses {
@@ -38,20 +44,25 @@ impl Uses {
     ///
     /// # Errors
     /// `ip` is missing or fails.
-    pub fn read() -> Result<Self, CommandError> {
+    pub fn read(facts: &NodeFacts) -> Result<Self, CommandError> {
         let mut routes = list(&["-4", "route", "show", "table", "all"])?;
         routes.extend(list(&["-6", "route", "show", "table", "all"])?);
-        Ok(Self::of(&Listing {
+        let of_links = Self::of(&Listing {
             links: list(&["-details", "link", "show"])?,
             addresses: list(&["address", "show"])?,
             routes,
             others: others(),
-        }))
+        });
+        let ports = facts.candidates.iter().filter_map(|one| one.port.as_ref());
+        Ok(Self {
+            rdma: QueuePairs::read(ports.map(|port| port.device.as_str())),
+            ..of_links
+        })
     }
 
     /// Why the link is in use; `None` if it is spare.
     pub fn of_link(&self, link: &str) -> Option<&str> {
-        let found = self.uses.iter().find(|(name, _)| name == link);
+        let found = self.links.iter().find(|(name, _)| name == link);
         found.map(|(_, why)| why.as_str())
     }
 
@@ -65,7 +76,7 @@ impl Uses {
     #[cfg(test)]
     pub(super) fn with(link: &str, why: &str) -> Self {
         Self {
-            uses: vec![(link.to_owned(), why.to_owned())],
+            links: vec![(link.to_owned(), why.to_owned())],
             ..Self::default()
         }
     }
@@ -90,10 +101,11 @@ impl Uses {
         }
         let hardware = listing.links.iter();
         Self {
-            uses,
+            links: uses,
             hardware: hardware
                 .map(|link| (field(link, "ifname"), field(link, "address")))
                 .collect(),
+            rdma: QueuePairs::default(),
         }
     }
 }

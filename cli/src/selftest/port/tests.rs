@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+use super::super::uses::queue_pairs::QueuePairs;
 use super::*;
 use cni_ipoib::select::RdmaPort;
+use common::netlink::{Creator, QueuePair};
 
 fn candidate(name: &str) -> Candidate {
     Candidate {
@@ -70,6 +72,30 @@ fn a_port_that_the_node_or_a_pod_uses_is_refused_with_the_reason() {
         let error = refused(&node(vec![candidate("ib0")]), wanted, &uses);
         assert!(error.contains("ib0 has a route of the node"), "{error}");
     }
+}
+
+#[test]
+fn a_port_that_a_program_uses_by_rdma_is_refused_with_the_program() {
+    let facts = node(vec![candidate("ib0"), candidate("ib1")]);
+    let of_program = |port: u32| {
+        let pair = QueuePair {
+            port: Some(port),
+            creator: Creator::Program(Some(4711)),
+        };
+        let mut uses = Uses::default();
+        uses.rdma = QueuePairs {
+            devices: [("mlx5_ib0".to_owned(), Ok(vec![pair]))].into(),
+            programs: [(4711, "ib_write_bw (process 4710)".to_owned())].into(),
+        };
+        uses
+    };
+    let uses = of_program(1);
+    let error = refused(&facts, Some("ib0"), &uses);
+    let why = "ib0 has a queue pair of the program ib_write_bw (process 4710): end it first";
+    assert!(error.contains(why), "{error}");
+    assert_eq!(choose(&facts, None, &uses).unwrap().master, "ib1");
+    let port = choose(&facts, None, &of_program(2)).unwrap();
+    assert_eq!(port.master, "ib0", "the program uses another port of the device");
 }
 
 #[test]

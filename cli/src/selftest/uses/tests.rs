@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
+use common::netlink::{Creator, QueuePair};
 use serde_json::json;
 
 /// A node with two unused InfiniBand ports.
@@ -28,6 +29,24 @@ fn spare() -> Listing {
             vec![json!({"ifindex": 2, "ifname": "eth0", "link_index": 3,
             "link_netnsid": 0, "linkinfo": {"info_kind": "veth"}})],
         )],
+    }
+}
+
+/// The queue pairs that `mlx5_0` has when it is idle, and one of `creator` on `port`.
+fn pairs(port: Option<u32>, creator: Creator) -> QueuePairs {
+    let module = |name: &str| Creator::Module(name.to_owned());
+    let all = [
+        (Some(1), module("ib_core")),
+        (Some(1), module("ib_ipoib")),
+        (Some(1), module("mlx4_ib")),
+        (None, module("mlx5_ib")),
+        (Some(2), module("ib_core")),
+        (port, creator),
+    ];
+    let all = all.map(|(port, creator)| QueuePair { port, creator });
+    QueuePairs {
+        devices: [("mlx5_0".to_owned(), Ok(all.to_vec()))].into(),
+        programs: [(4711, "ib_write_bw (process 4710)".to_owned())].into(),
     }
 }
 
@@ -84,4 +103,82 @@ fn every_use_of_a_link_is_named() {
         change(&mut node);
         assert_eq!(Uses::of(&node).of_link("ib0"), Some(why));
     }
+}
+
+#[test]
+fn every_user_of_rdma_is_named_and_uses_its_port_only() {
+    let module = |name: &str| Creator::Module(name.to_owned());
+    for (creator, why) in [
+        (
+            module("ib_srp"),
+            "the kernel module ib_srp: end its connections first",
+        ),
+        (
+            module("rdma_cm"),
+            "the kernel module rdma_cm: end its connections first",
+        ),
+        (
+            Creator::Program(Some(4711)),
+            "the program ib_write_bw (process 4710): end it first",
+        ),
+        (Creator::Program(Some(4712)), "thread 4712: end it first"),
+        (
+            Creator::Program(None),
+            "a program that the kernel does not name: end it first",
+        ),
+    ] {
+        let pairs = pairs(Some(2), creator);
+        let why = format!("has a queue pair of {why}");
+        assert_eq!(pairs.use_of("mlx5_0", 2), Some(why));
+        assert_eq!(pairs.use_of("mlx5_0", 1), None);
+        assert_eq!(pairs.use_of("mlx5_1", 2), None);
+    }
+}
+
+#[test]
+fn a_queue_pair_without_a_port_uses_every_port_of_its_device() {
+    let pairs = pairs(None, Creator::Program(Some(4711)));
+    let why = "is a port of mlx5_0, which has a queue pair of the program ib_write_bw (process 4710) without a \
+               port: end it first";
+    for port in [1, 2] {
+        assert_eq!(pairs.use_of("mlx5_0", port).as_deref(), Some(why));
+    }
+    assert_eq!(pairs.use_of("mlx5_1", 1), None);
+}
+
+#[test]
+fn a_device_whose_queue_pairs_are_not_listed_is_spare_and_the_reason_is_known() {
+    let refused = Err("the kernel refused: EOPNOTSUPP".to_owned());
+    let pairs = QueuePairs {
+        devices: [("mlx5_0".to_owned(), refused)].into(),
+        ..QueuePairs::default()
+    };
+    assert_eq!(pairs.use_of("mlx5_0", 1), None);
+    let why = pairs.unknown("mlx5_0").unwrap();
+    assert_eq!(
+        why,
+        "the kernel did not list the queue pairs of mlx5_0: the kernel refused: EOPNOTSUPP"
+    );
+}
+
+#[test]
+fn the_queue_pairs_of_a_device_that_the_kernel_does_not_have_are_unknown() {
+    let pairs = QueuePairs::read(["no_such_device"].into_iter());
+    assert_eq!(pairs.use_of("no_such_device", 1), None);
+    assert!(pairs.unknown("no_such_device").is_some(), "{pairs:?}");
+}
+
+#[test]
+fn a_program_is_named_with_its_process_by_any_of_its_threads() {
+    let process = std::process::id();
+    let name = fs::read_to_string(format!("/proc/{process}/comm")).unwrap();
+    let named = std::thread::spawn(|| {
+        let path = fs::read_link("/proc/thread-self").unwrap();
+        let thread = path.file_name().unwrap().to_str().unwrap().parse().unwrap();
+        (thread, queue_pairs::program(thread))
+    });
+    let (thread, program) = named.join().unwrap();
+    assert_ne!(thread, process);
+    assert_eq!(program, Some(format!("{} (process {process})", name.trim_end())));
+    assert_eq!(queue_pairs::program(u32::MAX), None);
 }

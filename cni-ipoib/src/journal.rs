@@ -25,7 +25,7 @@ use crate::netns::pod_if_there;
 use common::cni::{Attachment, IfName};
 use common::lock::{LockError, Share, current, flock};
 use common::netlink::Link;
-use content::{Content, DONE};
+use content::{Content, DONE, line_of};
 pub(crate) use gate::Gate;
 use load::Counted;
 pub(crate) use load::loads;
@@ -161,6 +161,8 @@ pub struct Journal {
 #[derive(Debug)]
 pub struct Entry {
     path: PathBuf,
+    /// The network, and the name of the file.
+    place: PathBuf,
     file: File,
     /// The intent, if it is complete.
     pub intent: Option<Intent>,
@@ -168,6 +170,8 @@ pub struct Entry {
     pub done: bool,
     /// The last recorded program.
     running: Option<Running>,
+    /// Whether the file had lines, and none of them was an intent.
+    damaged: bool,
     /// The files, beside the journal, that list what the attachment took from the host.
     markers: Markers,
     /// The file, beside the journal, that counts the attachment on its parent.
@@ -274,9 +278,15 @@ impl Journal {
 
     /// Reads the file at `path`, which is locked.
     fn read(&self, path: &Path, file: File) -> Result<Entry, Error> {
-        let place = path.strip_prefix(self.state.join("attachments")).unwrap_or(path);
+        let place = self.place(path);
         let markers = Markers::of(&self.state, place);
-        Entry::read(path.to_owned(), file, markers, Counted::of(&self.state, place))
+        let counted = Counted::of(&self.state, place);
+        Entry::read((path, place), file, markers, counted)
+    }
+
+    /// The file `path` below the directory of attachments.
+    fn place<'p>(&self, path: &'p Path) -> &'p Path {
+        path.strip_prefix(self.state.join("attachments")).unwrap_or(path)
     }
 
     /// Opens and locks the entry of `attachment` if it exists, without waiting.
@@ -295,7 +305,8 @@ impl Journal {
     pub fn peek(&self, attachment: &Attachment) -> Option<Intent> {
         #[cfg(test)]
         tests::count_read();
-        Content::parse(&fs::read(self.path(attachment)).ok()?).intent
+        let path = self.path(attachment);
+        Content::parse(self.place(&path), &fs::read(&path).ok()?).intent
     }
 
     /// The attachments that have an entry.
@@ -328,24 +339,32 @@ impl Journal {
 }
 
 impl Entry {
-    fn read(path: PathBuf, mut file: File, markers: Markers, counted: Counted) -> Result<Self, Error> {
+    fn read(
+        (path, place): (&Path, &Path),
+        mut file: File,
+        markers: Markers,
+        counted: Counted,
+    ) -> Result<Self, Error> {
         #[cfg(test)]
         tests::count_read();
         let mut content = Vec::new();
         file.rewind()
             .and_then(|()| file.read_to_end(&mut content))
-            .map_err(|e| io_error("read", &path, e))?;
+            .map_err(|e| io_error("read", path, e))?;
         let Content {
             intent,
             done,
             running,
-        } = Content::parse(&content);
+            damaged,
+        } = Content::parse(place, &content);
         Ok(Self {
-            path,
+            path: path.to_owned(),
+            place: place.to_owned(),
             file,
             intent,
             done,
             running,
+            damaged,
             markers,
             counted,
         })
@@ -372,8 +391,7 @@ impl Entry {
 
     /// Writes the intent.
     pub fn begin(&mut self, intent: Intent) -> Result<(), Error> {
-        let mut line = serde_json::to_string(&intent).map_err(|e| io_error("write", &self.path, e.into()))?;
-        line.push('\n');
+        let line = self.line_of(&intent)?;
         self.markers.set(&intent)?;
         // Truncates what a killed process left. The line itself is one write.
         self.clear()?;
@@ -387,14 +405,17 @@ impl Entry {
 
     /// Replaces the intent. The previous line is valid until this one is complete.
     pub fn amend(&mut self, intent: Intent) -> Result<(), Error> {
-        let mut line = serde_json::to_string(&intent).map_err(|e| io_error("write", &self.path, e.into()))?;
-        line.push('\n');
+        let line = self.line_of(&intent)?;
         self.markers.set(&intent)?;
         self.file
             .write_all(line.as_bytes())
             .map_err(|e| io_error("write", &self.path, e))?;
         self.intent = Some(intent);
         Ok(())
+    }
+
+    fn line_of(&self, intent: &Intent) -> Result<String, Error> {
+        line_of(&self.place, intent).map_err(|e| io_error("write", &self.path, e.into()))
     }
 
     /// Records that ADD is complete.
@@ -408,10 +429,25 @@ impl Entry {
 
     /// Removes the entry.
     pub fn remove(self) -> Result<(), Error> {
+        if self.intent.is_none() {
+            self.log_loss();
+        }
         self.counted.unset();
         match fs::remove_file(&self.path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(io_error("remove", &self.path, e)),
             _ => self.markers.unset_others(None),
+        }
+    }
+
+    /// Logs what nothing restores, because the file does not describe it. A killed ADD may have left a marker and have taken
+    /// nothing.
+    fn log_loss(&self) {
+        let file = self.path.display();
+        if self.damaged {
+            tracing::warn!(%file, "the attachment's file is incomplete or damaged; its content is not used");
+        }
+        for taken in self.markers.present() {
+            tracing::warn!(%file, %taken, "what ADD took from the host is not restored, because the attachment's file does not describe it; the kernel returns it when the pod's namespace ends: restore its name and settings then, or reboot");
         }
     }
 }

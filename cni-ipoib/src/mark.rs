@@ -113,7 +113,7 @@ pub(crate) fn fnv1a(bytes: &[u8]) -> u32 {
 }
 
 /// The same with 64 bits.
-fn fnv1a_64(bytes: &[u8]) -> u64 {
+pub(crate) fn fnv1a_64(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     })

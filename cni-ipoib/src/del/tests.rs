@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 mod changed;
+mod damaged;
 
 use crate::mark::Mark;
 use crate::model::{Fault, Fixture, Ipam, Pod, attachment, ethernet, ipoib, of_kind};

@@ -14,6 +14,7 @@ use super::{Journal, Written, attachment_of, io_error, make_empty, names, writte
 use crate::directories;
 use crate::error::Error;
 use crate::intent::Intent;
+use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -46,6 +47,15 @@ impl Taken {
     }
 }
 
+impl fmt::Display for Taken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Link => "whole link",
+            Self::RdmaDevice => "RDMA device",
+        })
+    }
+}
+
 /// The markers of one attachment.
 #[derive(Clone, Debug)]
 pub(super) struct Markers {
@@ -72,6 +82,12 @@ impl Markers {
                 create_markers(&self.state, taken)?;
                 make_empty(&self.state.join(taken.directory()), &self.place)
             })
+    }
+
+    /// The kinds of markers that exist.
+    pub(super) fn present(&self) -> impl Iterator<Item = Taken> {
+        let exists = |taken: &Taken| self.state.join(taken.directory()).join(&self.place).exists();
+        Taken::ALL.into_iter().filter(exists)
     }
 
     /// Removes the other markers, after the file has the intent or, for `None`, is removed.

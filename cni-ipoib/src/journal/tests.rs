@@ -108,8 +108,9 @@ fn an_entry_is_readable_json_for_root_only() {
     entry.begin(intent()).unwrap();
     entry.finish().unwrap();
     let text = fs::read_to_string(file(&dir)).unwrap();
-    let line = r#"{"netns":"/run/netns/a","netns_id":[4,4026532000],"master":"ib0","ipam":"ranges","device_info":null}"#;
-    assert_eq!(text, format!("{line}\ndone\n"));
+    let line = r#"{"netns":"/run/netns/a","netns_id":[4,4026532000],"master":"ib0","ipam":"ranges","device_info":null"#;
+    assert!(text.starts_with(&format!("{line},\"sum\":\"")), "{text}");
+    assert!(text.ends_with("\"}\ndone\n"), "{text}");
     assert_eq!(fs::metadata(file(&dir)).unwrap().mode() & 0o777, 0o600);
 }
 
@@ -162,6 +163,26 @@ fn a_foreign_file_is_an_entry_without_intent() {
             "{content:?}"
         );
     }
+}
+
+/// A person or a fault changed it, or copied it from another attachment.
+#[test]
+fn an_intent_is_used_only_as_it_was_written_for_this_attachment() {
+    let _alone = alone();
+    let (dir, journal) = journal();
+    journal.open(&attachment("c1")).unwrap().begin(intent()).unwrap();
+    let written = fs::read(file(&dir)).unwrap();
+    for at in 0..written.len() - 1 {
+        let mut changed = written.clone();
+        changed[at] ^= 1;
+        fs::write(file(&dir), &changed).unwrap();
+        let read = journal.peek(&attachment("c1")).filter(|read| *read != intent());
+        assert_eq!(read, None, "{}", String::from_utf8_lossy(&changed));
+    }
+    fs::write(file(&dir), &written).unwrap();
+    fs::copy(file(&dir), dir.path().join("attachments/fabric/c2@net1")).unwrap();
+    assert_eq!(journal.peek(&attachment("c1")), Some(intent()));
+    assert_eq!(journal.peek(&attachment("c2")), None);
 }
 
 #[test]

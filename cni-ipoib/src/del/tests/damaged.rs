@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+//! An attachment's file whose content a person or a fault changed.
+
+use crate::device::fixture::{WAYS, add, fixture, host};
+use crate::model::{Fixture, warnings_of};
+use std::fs;
+use std::path::PathBuf;
+
+fn file(fixture: &Fixture, container: &str) -> PathBuf {
+    let file = format!("attachments/fabric/{container}@net1");
+    fixture.state.path().join(file)
+}
+
+/// Replaces a text in the file of `c1`.
+fn replace(fixture: &Fixture, from: &str, to: &str) {
+    let file = file(fixture, "c1");
+    let content = fs::read_to_string(&file).unwrap();
+    assert!(content.contains(from), "{content}");
+    fs::write(file, content.replace(from, to)).unwrap();
+}
+
+/// Runs `test` on a node with an attachment `c1`, for each kind of interface.
+fn for_each_kind(test: impl Fn(&Fixture)) {
+    let children: [fn() -> Fixture; 3] = [
+        Fixture::new,
+        || Fixture::new().plain(),
+        || Fixture::new().on_bond(),
+    ];
+    for child in children {
+        let fixture = child();
+        fixture.add("c1").unwrap();
+        test(&fixture);
+    }
+    for way in WAYS {
+        for link in ["ib0", "ens1"] {
+            let fixture = fixture(way);
+            add(&fixture, link).unwrap();
+            test(&fixture);
+        }
+    }
+}
+
+#[test]
+fn del_with_the_content_of_another_attachment_leaves_that_attachment_unchanged() {
+    for_each_kind(|fixture| {
+        let before = fixture.kernel.state();
+        fs::copy(file(fixture, "c1"), file(fixture, "c2")).unwrap();
+        fixture.del("c2").unwrap();
+        assert_eq!(fixture.kernel.state(), before);
+        assert_eq!(fixture.written_down(), ["c1"]);
+    });
+}
+
+#[test]
+fn gc_with_the_content_of_another_attachment_leaves_that_attachment_unchanged() {
+    for_each_kind(|fixture| {
+        let before = fixture.kernel.state();
+        fs::copy(file(fixture, "c1"), file(fixture, "c2")).unwrap();
+        fixture.gc(&["c1"]).unwrap();
+        assert_eq!(fixture.kernel.state(), before);
+        assert_eq!(fixture.written_down(), ["c1"]);
+    });
+}
+
+#[test]
+fn del_removes_no_file_that_a_changed_file_names() {
+    let fixture = Fixture::new();
+    fixture.add("c1").unwrap();
+    let other = tempfile::NamedTempFile::new().unwrap();
+    replace(
+        &fixture,
+        &fixture.info_file().display().to_string(),
+        &other.path().display().to_string(),
+    );
+    fixture.del("c1").unwrap();
+    assert!(other.path().exists());
+    assert_eq!(fixture.kernel.state().pod, []);
+}
+
+/// DEL waits for a recorded link. A link that does not exist never returns.
+#[test]
+fn a_changed_file_keeps_no_container_from_being_removed() {
+    for way in WAYS {
+        for (link, from, to) in [
+            ("ib0", "24:8a:07:03:00:b4:0c:5e", "24:8a:07:03:00:b4:0c:ff"),
+            ("ens1", "b8:3f:d2", "b8:3f:d3"),
+        ] {
+            let fixture = fixture(way);
+            add(&fixture, link).unwrap();
+            replace(&fixture, from, to);
+            fixture
+                .del("c1")
+                .unwrap_or_else(|e| panic!("{way:?} {link}: {e:?}"));
+            assert_eq!(fixture.written_down(), [""; 0]);
+        }
+    }
+}
+
+#[test]
+fn del_logs_the_attachment_whose_link_it_cannot_restore() {
+    let damages: [fn(&Fixture); 3] = [
+        |fixture| replace(fixture, "ens1", "ens3"),
+        |fixture| fs::write(file(fixture, "c1"), "").unwrap(),
+        |fixture| fs::remove_file(file(fixture, "c1")).unwrap(),
+    ];
+    for damage in damages {
+        let fixture = fixture(WAYS[0]);
+        let before = host(&fixture);
+        add(&fixture, "ens1").unwrap();
+        damage(&fixture);
+        let (removed, warnings) = warnings_of(|| fixture.del("c1"));
+        removed.unwrap();
+        assert_ne!(host(&fixture), before);
+        let names = |line: &String| line.contains("fabric/c1@net1") && line.contains("whole link");
+        assert!(warnings.iter().any(names), "{warnings:?}");
+    }
+}
+
+#[test]
+fn del_of_an_intact_attachment_or_of_none_warns_of_nothing() {
+    let fixture = fixture(WAYS[0]);
+    add(&fixture, "ens1").unwrap();
+    for _ in 0..2 {
+        let (removed, warnings) = warnings_of(|| fixture.del("c1"));
+        removed.unwrap();
+        assert_eq!(warnings, [""; 0]);
+    }
+}

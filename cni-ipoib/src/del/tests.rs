@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 mod changed;
 mod damaged;
+mod fuzz;
 
 use crate::mark::Mark;
 use crate::model::{Fault, Fixture, Ipam, Pod, attachment, ethernet, ipoib, of_kind};

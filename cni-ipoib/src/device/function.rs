@@ -274,4 +274,4 @@ fn file_name(path: &Path) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

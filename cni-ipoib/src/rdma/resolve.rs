@@ -140,4 +140,4 @@ fn explain(error: Error, facts: &Facts, state: &Path) -> Error {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

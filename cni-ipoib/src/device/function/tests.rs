@@ -10,7 +10,7 @@ use common::rdma::Guid;
 use serde_json::json;
 use std::fs;
 
-const OWN: u64 = 0x248a_0703_00b4_0d01;
+pub(crate) const OWN: u64 = 0x248a_0703_00b4_0d01;
 /// Its RDMA device has a GUID of its own.
 const OWN_NODE: u64 = 0x248a_0703_00b4_0d00;
 const ASKED: u64 = 0x0200_0000_0000_0021;
@@ -28,7 +28,7 @@ fn node_of(guid: u64) -> u64 {
 }
 
 /// The fixture's node with `ib2`, on virtual function 1 of the device of `ib0`.
-fn rig_with(way: (NetnsMode, bool), guid: u64) -> Fixture {
+pub(crate) fn rig_with(way: (NetnsMode, bool), guid: u64) -> Fixture {
     let fixture = fixture(way);
     let physical = "devices/pci0000:3a/0000:3b:00.0";
     let function = format!("devices/pci0000:3a/{PCI}");

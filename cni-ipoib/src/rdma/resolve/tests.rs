@@ -16,6 +16,11 @@ use std::fs;
 
 /// `ib0` with `mlx5_0`; `eth1` with `mlx5_1` and `eth2` with `mlx5_2`, in exclusive mode.
 fn fixture() -> Fixture {
+    with_devices(&[1, 2])
+}
+
+/// `ib0` with `mlx5_0`; of each number `ethN` with `mlx5_N`, in exclusive mode.
+pub(crate) fn with_devices(numbers: &[u32]) -> Fixture {
     let fixture = Fixture {
         kernel: ModelKernel::new(vec![ipoib(4, "ib0", 0xffff)]),
         node: Node::with_ib0(),
@@ -26,7 +31,7 @@ fn fixture() -> Fixture {
         model.state.rdma.mode = NetnsMode::Exclusive;
         model.state.rdma.device(10, "mlx5_0", 0x248a_0703_00b4_0c5e, None);
     }
-    for number in [1, 2] {
+    for &number in numbers {
         let (name, pci, link) = (
             format!("mlx5_{number}"),
             format!("0000:3b:00.{number}"),

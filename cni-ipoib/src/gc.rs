@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! GC: removes every attachment of this network that the runtime no longer lists.
 //!
-//! Invariant: GC skips an attachment that another call works on. No ADD begins while the IPAM plugin
+//! Invariant: GC skips an attachment that another call works on, and one whose file is damaged. No ADD begins while the IPAM plugin
 //! collects, though the specification asks runtimes to run no ADD beside GC. GC passes every attachment of
 //! the journal to the IPAM plugin as valid, since a link may still have its addresses.
 
@@ -126,6 +126,10 @@ fn stale(journal: &Journal, valid: &[Attachment], errors: &mut Vec<cni::Error>) 
     });
     for attachment in known.into_iter().filter(|known| !valid.contains(known)) {
         match journal.idle(&attachment) {
+            // Its links may live, with their addresses, in a namespace that GC does not know.
+            Ok(Some(entry)) if entry.is_damaged() => {
+                tracing::warn!(%attachment, "the attachment's file is damaged, so its namespace is unknown: GC leaves the attachment and its addresses to DEL");
+            }
             Ok(Some(entry)) => stale.idle.push(Idle { attachment, entry }),
             Ok(None) => {}
             Err(Error::Busy(_)) => {

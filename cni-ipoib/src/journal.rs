@@ -427,6 +427,11 @@ impl Entry {
         Ok(())
     }
 
+    /// Whether the file has lines, and none of them is an intent.
+    pub fn is_damaged(&self) -> bool {
+        self.damaged
+    }
+
     /// Removes the entry.
     pub fn remove(self) -> Result<(), Error> {
         if self.intent.is_none() {

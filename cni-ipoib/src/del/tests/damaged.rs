@@ -58,8 +58,37 @@ fn gc_with_the_content_of_another_attachment_leaves_that_attachment_unchanged() 
         fs::copy(file(fixture, "c1"), file(fixture, "c2")).unwrap();
         fixture.gc(&["c1"]).unwrap();
         assert_eq!(fixture.kernel.state(), before);
-        assert_eq!(fixture.written_down(), ["c1"]);
+        assert_eq!(fixture.written_down(), ["c1", "c2"]);
     });
+}
+
+#[test]
+fn gc_leaves_a_living_link_of_a_changed_file_and_its_address_to_del() {
+    let fixture = Fixture::new();
+    fixture.add("c1").unwrap();
+    let before = fixture.kernel.state();
+    replace(&fixture, "mlx5_0", "mlx5_7");
+    let (collected, warnings) = warnings_of(|| fixture.gc(&[]));
+    collected.unwrap();
+    let names = |line: &String| line.contains("net1 of container c1");
+    assert!(warnings.iter().any(names), "{warnings:?}");
+    assert_eq!(fixture.kernel.state(), before);
+    assert_eq!(fixture.written_down(), ["c1"]);
+    fixture.del("c1").unwrap();
+    assert_eq!(fixture.kernel.state().pod, []);
+    assert_eq!(fixture.written_down(), [""; 0]);
+}
+
+#[test]
+fn gc_removes_a_returned_link_of_a_changed_file() {
+    let fixture = Fixture::new();
+    let before = fixture.kernel.state().host;
+    fixture.add("c1").unwrap();
+    replace(&fixture, "mlx5_0", "mlx5_7");
+    fixture.kernel.set().state.pod_dies();
+    fixture.gc(&[]).unwrap();
+    assert_eq!(fixture.kernel.state().host, before);
+    assert_eq!(fixture.written_down(), [""; 0]);
 }
 
 #[test]

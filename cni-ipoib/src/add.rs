@@ -66,9 +66,11 @@ pub(crate) fn add(
     match add_interface(&mut context, &mut entry) {
         Ok(interface) => Ok(result(prev, &context, interface)),
         Err(Refused { error, clean }) => {
-            // The journal keeps the entry if something could not be undone, so that DEL finds it.
+            // The journal keeps the entry if something could not be undone, so that DEL finds it. A damaged one may be
+            // that of a living link.
             if clean
                 && !entry.done
+                && !entry.is_damaged()
                 && let Err(e) = entry.remove()
             {
                 tracing::warn!(error = %e, "cannot remove the attachment's journal entry");

@@ -386,6 +386,7 @@ impl Entry {
             .map_err(|e| io_error("write", &self.path, e))?;
         self.intent = None;
         self.done = false;
+        self.damaged = false;
         Ok(())
     }
 
@@ -452,7 +453,7 @@ impl Entry {
             tracing::warn!(%file, "the attachment's file is incomplete or damaged; its content is not used");
         }
         for taken in self.markers.present() {
-            tracing::warn!(%file, %taken, "what ADD took from the host is not restored, because the attachment's file does not describe it; the kernel returns it when the pod's namespace ends: restore its name and settings then, or reboot");
+            tracing::warn!(%file, %taken, "ADD may have taken this from the host, and the attachment's file does not describe it; if it is not there under its name, the kernel returns it when the pod's namespace ends: restore its name and settings then, or reboot");
         }
     }
 }

@@ -182,7 +182,7 @@ impl Kill {
     /// Whether the plugin is killed before its own request that creates, changes or deletes a link or an RDMA device.
     fn is_at_device_request(&self) -> bool {
         let what = &self.step.what;
-        self.step.by == Process::Plugin && (what.ends_with("LINK") || what.contains("RDMA"))
+        self.step.by == Process::Plugin && (what.contains("LINK") || what.contains("RDMA"))
     }
 }
 
@@ -227,10 +227,11 @@ fn in_turn(kills: &[Kill]) -> Vec<Kill> {
 
 /// Selects at most `limit` of `all`, evenly spread, including the first and the last.
 fn spread(all: &[Kill], limit: usize) -> Vec<Kill> {
-    if all.len() <= limit || limit < 2 {
+    if all.len() <= limit {
         return all.to_vec();
     }
+    let last = limit.saturating_sub(1).max(1);
     (0..limit)
-        .map(|number| all[number * (all.len() - 1) / (limit - 1)].clone())
+        .map(|number| all[number * (all.len() - 1) / last].clone())
         .collect()
 }

@@ -32,22 +32,30 @@ impl Content {
             .split(|byte| *byte == b'\n')
             .partition(|line| notes::is_note(line));
         let is_written = lines.iter().any(|line| !line.is_empty());
-        let mut lines = lines.into_iter().peekable();
-        let mut intent = lines.next().and_then(|line| intent_of(place, line));
-        // A later complete line replaces the earlier one.
-        while intent.is_some()
-            && let Some(later) = lines.peek().and_then(|line| intent_of(place, line))
-        {
-            intent = Some(later);
-            lines.next();
-        }
+        let last = last_with_sum(place, &lines).or_else(|| last_of_first_lines(place, &lines));
         Self {
-            damaged: is_written && intent.is_none(),
-            intent,
-            done: lines.next() == Some(DONE.as_bytes()),
+            damaged: is_written && last.is_none(),
+            done: last
+                .as_ref()
+                .is_some_and(|(at, _)| lines.get(at + 1) == Some(&DONE.as_bytes())),
+            intent: last.map(|(_, intent)| intent),
             running: notes.last().and_then(|line| Running::parse(line)),
         }
     }
+}
+
+/// The last intent with a sum, and its line. Lines before it may be damaged: the sum proves this one.
+fn last_with_sum(place: &Path, lines: &[&[u8]]) -> Option<(usize, Intent)> {
+    let last_first = lines.iter().enumerate().rev();
+    last_first
+        .filter(|(_, line)| has_sum(line))
+        .find_map(|(at, line)| Some((at, intent_of(place, line)?)))
+}
+
+/// The last of the intents at the beginning of the file, and its line.
+fn last_of_first_lines(place: &Path, lines: &[&[u8]]) -> Option<(usize, Intent)> {
+    let first = lines.iter().map_while(|line| intent_of(place, line));
+    first.enumerate().last()
 }
 
 /// The line of `intent` in the attachment's file at `place`.
@@ -70,13 +78,17 @@ fn intent_of(place: &Path, line: &[u8]) -> Option<Intent> {
 
 /// Whether the sum at the end of the line is that of its content and of `place`. Releases before the sum wrote none.
 fn is_unchanged(place: &Path, line: &[u8]) -> bool {
-    // A string in JSON has a backslash before each quote.
-    if !line.windows(KEY.len()).any(|part| part == KEY) {
+    if !has_sum(line) {
         return true;
     }
     let content = line.len().saturating_sub(SUM_LENGTH);
     let (content, sum) = line.split_at(content);
     sum == sum_of(place, content).as_bytes()
+}
+
+fn has_sum(line: &[u8]) -> bool {
+    // A string in JSON has a backslash before each quote.
+    line.windows(KEY.len()).any(|part| part == KEY)
 }
 
 /// The key of the sum in an intent's line. Releases before the sum ignore it.

@@ -186,6 +186,36 @@ fn an_intent_is_used_only_as_it_was_written_for_this_attachment() {
 }
 
 #[test]
+fn a_later_intent_is_used_whatever_the_first_line_contains() {
+    let _alone = alone();
+    let (dir, journal) = journal();
+    let mut entry = journal.open(&attachment("c1")).unwrap();
+    entry.begin(intent()).unwrap();
+    let first = fs::read(file(&dir)).unwrap().len();
+    let later = Intent {
+        master: "ib7".to_owned(),
+        ..intent()
+    };
+    entry.amend(later.clone()).unwrap();
+    entry.finish().unwrap();
+    drop(entry);
+    let written = fs::read(file(&dir)).unwrap();
+    // The end of the line stays.
+    for at in 0..first - 1 {
+        let mut changed = written.clone();
+        changed[at] ^= 1;
+        fs::write(file(&dir), &changed).unwrap();
+        let entry = journal.open(&attachment("c1")).unwrap();
+        assert_eq!(
+            (&entry.intent, entry.done, entry.is_damaged()),
+            (&Some(later.clone()), true, false),
+            "{}",
+            String::from_utf8_lossy(&changed)
+        );
+    }
+}
+
+#[test]
 fn a_half_written_last_line_is_not_done() {
     let _alone = alone();
     let (dir, journal) = journal();

@@ -80,6 +80,18 @@ fn gc_leaves_a_living_link_of_a_changed_file_and_its_address_to_del() {
 }
 
 #[test]
+fn a_refused_add_keeps_the_damaged_file_of_a_living_link() {
+    let fixture = Fixture::new();
+    fixture.add("c1").unwrap();
+    let before = fixture.kernel.state();
+    replace(&fixture, "mlx5_0", "mlx5_7");
+    fixture.add("c1").unwrap_err();
+    fixture.gc(&[]).unwrap();
+    assert_eq!(fixture.kernel.state(), before);
+    assert_eq!(fixture.written_down(), ["c1"]);
+}
+
+#[test]
 fn gc_removes_a_returned_link_of_a_changed_file() {
     let fixture = Fixture::new();
     let before = fixture.kernel.state().host;

@@ -12,8 +12,11 @@ use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// The number of ADDs that are killed, each at another moment.
+/// The number of ADDs that are killed at moments spread over one ADD.
 const KILLS: u32 = 6;
+
+/// The largest number of ADDs that are killed.
+const MOST_KILLS: u32 = 40;
 
 /// A pod with the result of its ADD.
 #[derive(Debug)]
@@ -184,32 +187,73 @@ fn average_bandwidth(printed: &str) -> Option<&str> {
     lines.skip(1).find_map(|line| line.split_whitespace().nth(3))
 }
 
-/// Kills ADDs at moments spread over the duration of one ADD. DEL must then remove everything.
+/// Kills ADDs at moments spread over the duration of one ADD. DEL must then remove everything. On a busy node each of these ADDs
+/// may be killed before its first effect, so more are killed later and later, until one has left something.
 fn kill_adds(bench: &Bench, log: &mut Log, other: &Attached, add_takes: Duration) {
     let name = format!("after each of {KILLS} kills in the middle of ADD, DEL leaves nothing");
     let killed = log.step(&name, || {
         let pod = bench.pod("c")?;
-        let mut killed = 0;
+        let mut kills = Kills::default();
         for number in 0..KILLS {
-            killed += u32::from(kill_add(bench, &pod, add_takes * number / KILLS)?);
-            bench.del(&pod)?;
-            bench.require_no_link(&pod)?;
-            require_leases(bench, 2)?;
+            kills.strike(bench, &pod, add_takes * number / KILLS)?;
+        }
+        let mut after = add_takes;
+        while kills.effective == 0 && kills.adds < MOST_KILLS {
+            let was_killed = kills.strike(bench, &pod, after)?;
+            after = if was_killed { after * 3 / 2 } else { after * 2 / 3 };
         }
         bench.remove_namespace(&pod)?;
-        if killed == 0 {
-            return Err("every ADD ended before its kill".to_owned());
-        }
-        Ok(killed)
+        kills.require_effect()?;
+        Ok(kills)
     });
-    if let Some(killed) = killed {
+    if let Some(Kills {
+        adds,
+        killed,
+        effective,
+    }) = killed
+    {
         log.seen(format!(
-            "{killed} of {KILLS} ADDs were killed, the others had ended"
+            "{killed} of {adds} ADDs were killed, {effective} of them with a link or an address; the others had ended"
         ));
     }
     log.step("the kills did not change another pod", || {
         bench.check(&other.pod, &other.result)
     });
+}
+
+/// The ADDs of [`kill_adds`].
+#[derive(Default)]
+struct Kills {
+    adds: u32,
+    /// Those that the kill ended.
+    killed: u32,
+    /// Those of them that left a link or an address.
+    effective: u32,
+}
+
+impl Kills {
+    /// Kills an ADD after this time, and requires that DEL leaves nothing. Returns whether the kill ended the ADD.
+    fn strike(&mut self, bench: &Bench, pod: &Pod, after: Duration) -> Result<bool, String> {
+        let was_killed = kill_add(bench, pod, after)?;
+        let left = bench.require_no_link(pod).is_err() || require_leases(bench, 2).is_err();
+        self.adds += 1;
+        self.killed += u32::from(was_killed);
+        self.effective += u32::from(was_killed && left);
+        bench.del(pod)?;
+        bench.require_no_link(pod)?;
+        require_leases(bench, 2)?;
+        Ok(was_killed)
+    }
+
+    fn require_effect(&self) -> Result<(), String> {
+        if self.effective > 0 {
+            return Ok(());
+        }
+        let (killed, adds) = (self.killed, self.adds);
+        Err(format!(
+            "no kill came while an ADD had a link or an address: {killed} of {adds} ADDs were killed before, the others had ended"
+        ))
+    }
 }
 
 /// Kills an ADD after this time; returns whether the kill ended it.

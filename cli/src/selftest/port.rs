@@ -73,6 +73,12 @@ fn refusal(facts: &NodeFacts, candidate: &Candidate, uses: &Uses, named: bool) -
     if let Some(why) = uses.rdma.use_of(&port.device, port.number) {
         return Some(why);
     }
+    // One queue pair that a driver cannot describe hides all others of the device.
+    if let Some(why) = uses.rdma.unknown(&port.device).filter(|_| !named) {
+        return Some(format!(
+            "may be in use: {why}; it is used only if --master names it"
+        ));
+    }
     if port_of(facts, candidate).is_some_and(|port| !port.users.is_empty() || port.bond.is_some()) {
         return Some("is a bond or belongs to one, or has links on it".to_owned());
     }

@@ -99,6 +99,22 @@ fn a_port_that_a_program_uses_by_rdma_is_refused_with_the_program() {
 }
 
 #[test]
+fn a_port_whose_queue_pairs_are_unknown_is_used_only_if_it_is_named() {
+    let facts = node(vec![candidate("ib0"), candidate("ib1")]);
+    let mut uses = Uses::default();
+    uses.rdma = QueuePairs {
+        devices: [("mlx5_ib0".to_owned(), Err("ENOSYS".to_owned()))].into(),
+        ..QueuePairs::default()
+    };
+    assert_eq!(choose(&facts, None, &uses).unwrap().master, "ib1");
+    assert_eq!(choose(&facts, Some("ib0"), &uses).unwrap().master, "ib0");
+    let error = refused(&node(vec![candidate("ib0")]), None, &uses);
+    let why = "ib0 may be in use: the kernel did not list the queue pairs of mlx5_ib0: ENOSYS; it is used only if --master \
+               names it";
+    assert!(error.contains(why), "{error}");
+}
+
+#[test]
 fn an_ethernet_port_is_used_only_if_it_is_named() {
     let mut port = candidate("ens1");
     port.layer = LinkLayer::Ethernet;

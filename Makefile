@@ -7,8 +7,12 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 
-# ARCH is the architecture of the nodes, in the words of `uname -m` or of container images. Default: that of this machine.
+# ARCH is the architecture of the nodes, amd64 or arm64. Default: that of this machine. The compiler of a machine of another
+# architecture cannot link for x86-64; Rust's own linker can, as the plugins have no C code.
 TARGET := $(subst arm64,aarch64,$(subst amd64,x86_64,$(or $(ARCH),$(shell uname -m))))-unknown-linux-musl
+ifneq ($(shell uname -m),x86_64)
+export CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_LINKER ?= rust-lld
+endif
 export CARGO_TARGET_DIR ?= $(CURDIR)/target
 BIN := $(CARGO_TARGET_DIR)/$(TARGET)/release
 PREFIX ?= /opt/cni/bin

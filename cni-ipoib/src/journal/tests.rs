@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
 use crate::model::{alone, attachment};
+use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::thread;
 use tempfile::TempDir;
@@ -69,6 +70,12 @@ fn an_attachment_is_removed_whatever_its_file_contains() {
         ) {
             Ok(mut line) if random.one_in(2) => {
                 common::mutate::json(random, &mut line);
+                // A line of an earlier release has no sum, so any value of it is used.
+                if random.one_in(2)
+                    && let Some(line) = line.as_object_mut()
+                {
+                    line.remove("sum");
+                }
                 content = format!("{line}\n").into_bytes();
             }
             _ => common::mutate::bytes(random, &mut content),

@@ -3,6 +3,7 @@
 
 use crate::device::fixture::{WAYS, add, fixture, host};
 use crate::model::{Fixture, warnings_of};
+use serde_json::json;
 use std::fs;
 use std::path::PathBuf;
 
@@ -62,6 +63,14 @@ fn gc_with_the_content_of_another_attachment_leaves_that_attachment_unchanged() 
     });
 }
 
+/// Neither a DEL nor the last GC of the IPAM plugin released the address.
+#[track_caller]
+fn assert_keeps_the_address_of_c1(fixture: &Fixture) {
+    assert!(!fixture.ipam.verbs().contains(&"DEL".to_owned()));
+    let valid = fixture.ipam.conf_of("GC")["cni.dev/valid-attachments"].clone();
+    assert_eq!(valid, json!([{"containerID": "c1", "ifname": "net1"}]));
+}
+
 #[test]
 fn gc_leaves_a_living_link_of_a_changed_file_and_its_address_to_del() {
     let fixture = Fixture::new();
@@ -74,6 +83,7 @@ fn gc_leaves_a_living_link_of_a_changed_file_and_its_address_to_del() {
     assert!(warnings.iter().any(names), "{warnings:?}");
     assert_eq!(fixture.kernel.state(), before);
     assert_eq!(fixture.written_down(), ["c1"]);
+    assert_keeps_the_address_of_c1(&fixture);
     fixture.del("c1").unwrap();
     assert_eq!(fixture.kernel.state().pod, []);
     assert_eq!(fixture.written_down(), [""; 0]);
@@ -89,6 +99,7 @@ fn a_refused_add_keeps_the_damaged_file_of_a_living_link() {
     fixture.gc(&[]).unwrap();
     assert_eq!(fixture.kernel.state(), before);
     assert_eq!(fixture.written_down(), ["c1"]);
+    assert_keeps_the_address_of_c1(&fixture);
 }
 
 #[test]

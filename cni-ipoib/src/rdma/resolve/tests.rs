@@ -379,21 +379,27 @@ fn status_reports_refusals_except_a_device_in_a_pod() {
     assert_eq!(fixture.rdma_names(Side::Pod), ["mlx5_1"]);
 }
 
-#[test]
-fn a_device_name_in_use_is_refused_before_any_change() {
+/// ADD with these keys is refused before any change, because `rdma.rename` is `mlx5_2`. Returns the fixture.
+fn refused_for_the_name_mlx5_2(keys: Value) -> Fixture {
     let fixture = fixture();
     fixture
         .node
         .device("mlx5_3", "0000:3b:00.3")
         .port("mlx5_3", 1, "Ethernet", "4: ACTIVE");
     let before = fixture.kernel.state();
-    let (code, text) = add(&fixture, "c1", renaming("eth1", "mlx5_2")).unwrap_err();
+    let (code, text) = add(&fixture, "c1", keys).unwrap_err();
     assert_eq!(code, 7);
     assert!(
         text.contains("rdma.rename is mlx5_2, and the host has a device of that name"),
         "{text}"
     );
     assert_eq!(fixture.kernel.state(), before);
+    fixture
+}
+
+#[test]
+fn a_device_name_in_use_is_refused_before_any_change() {
+    let fixture = refused_for_the_name_mlx5_2(renaming("eth1", "mlx5_2"));
     add(&fixture, "c1", renaming("eth1", "rdma0")).unwrap();
     fixture.kernel.set().state.pod.clear();
     let (_, text) = add(&fixture, "c2", renaming("eth2", "rdma0")).unwrap_err();
@@ -404,20 +410,8 @@ fn a_device_name_in_use_is_refused_before_any_change() {
 
 #[test]
 fn a_whole_device_with_a_name_in_use_is_refused_before_any_change() {
-    let fixture = fixture();
-    fixture
-        .node
-        .device("mlx5_3", "0000:3b:00.3")
-        .port("mlx5_3", 1, "Ethernet", "4: ACTIVE");
-    let before = fixture.kernel.state();
     let keys = json!({"master": "eth1", "mode": "device", "rdma": {"rename": "mlx5_2"}});
-    let (code, text) = add(&fixture, "c1", keys).unwrap_err();
-    assert_eq!(code, 7);
-    assert!(
-        text.contains("rdma.rename is mlx5_2, and the host has a device of that name"),
-        "{text}"
-    );
-    assert_eq!(fixture.kernel.state(), before);
+    let fixture = refused_for_the_name_mlx5_2(keys);
     let log = &fixture.kernel.get().log;
     assert!(!log.iter().any(|request| request.starts_with("move")), "{log:?}");
 }

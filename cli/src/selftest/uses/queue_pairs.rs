@@ -5,7 +5,7 @@
 
 use common::cni::error::causes;
 use common::netlink::{Creator, Error, QueuePair, Rdma, Socket};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 /// The kernel modules with queue pairs on an idle port: management, `IPoIB` and the drivers. An `IPoIB` link that carries
@@ -24,7 +24,10 @@ pub struct QueuePairs {
 impl QueuePairs {
     /// Reads the queue pairs of `devices` from the kernel.
     pub fn read<'d>(devices: impl Iterator<Item = &'d str>) -> Self {
-        let devices: BTreeMap<_, _> = devices.map(|device| (device.to_owned(), list(device))).collect();
+        // The ports of one device name it more than once.
+        let names: BTreeSet<&str> = devices.collect();
+        let lists = names.into_iter().map(|device| (device.to_owned(), list(device)));
+        let devices: BTreeMap<_, _> = lists.collect();
         let pairs = devices.values().flatten().flatten();
         let threads = pairs.filter_map(|pair| match pair.creator {
             Creator::Program(thread) => thread,

@@ -2,8 +2,8 @@
 //! How long the addresses of a gone node stay unused. Agent and controller have the same flags.
 //!
 //! Invariant: a process that judges a block waits for the longer one of two quarantines: its own, and the one in force
-//! when the block's owner claimed it. For an address object its own counts: such an address is never allocated by a node's file
-//! alone.
+//! when the block's owner claimed it. For an address object its own counts: no node allocates
+//! such an address from its file alone.
 
 use block::orphan::Quarantine;
 use clap::Args;

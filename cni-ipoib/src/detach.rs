@@ -155,7 +155,7 @@ pub fn delete_returned(
     let mut deleted = 0;
     loop {
         let host = links(kernel, Side::Host)?;
-        let more = may_have_returned(&host, master);
+        let more = may_return_children(&host, master);
         let found = known_among(host, Side::Host, known)?;
         deleted += delete_all(kernel, Side::Host, &found)?;
         // A link without alias may never have been moved, so others may still be returned.
@@ -183,7 +183,7 @@ fn within() -> Duration {
 }
 
 /// Whether `master` may have had `IPoIB` children. A missing master may.
-fn may_have_returned(host: &[Link], master: &str) -> bool {
+fn may_return_children(host: &[Link], master: &str) -> bool {
     let infiniband = |link: &Link| link.layer == LinkLayer::Infiniband;
     match host.iter().find(|link| link.name == master) {
         Some(master) => infiniband(master),

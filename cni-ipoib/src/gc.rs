@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! GC: removes every attachment of this network that the runtime no longer lists.
 //!
-//! Invariant: GC skips an attachment that another call works on, and one whose file is damaged. No ADD begins while the IPAM plugin
-//! collects, though the specification asks runtimes to run no ADD beside GC. GC passes every attachment of
-//! the journal to the IPAM plugin as valid, since a link may still have its addresses.
+//! Invariant: GC skips an attachment that another call works on, and one whose file is damaged. No ADD begins
+//! while the IPAM plugin collects, though the specification asks runtimes to run no ADD beside GC. GC passes
+//! every attachment of the journal to the IPAM plugin as valid, since a link may still have its addresses.
 
 use crate::config::Identity;
 use crate::detach;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The next step of a pool, and its description for the administrator.
 //!
-//! Invariant: the description has the state of the pool after the step, and what to do next.
+//! Invariant: the description of an unfinished step names what the administrator does next.
 
 use super::annotation::{ImportRecord, closed, is_closed};
 use super::source::{Network, SourceAllocation};

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The lines of an attachment's file: intents, of which the last complete one holds, the notes of processes, and [`DONE`].
+//! The lines of an attachment's file: intents, of which the last usable one holds, the notes of processes, and [`DONE`].
 //!
 //! Invariant: any content is parsed, because damaged content must not keep a container from being removed.
 //!
-//! Invariant: an intent is used only as ADD wrote it for this attachment. DEL deletes the links and the file that it names, and waits
+//! Invariant: an intent that has a sum is used only as ADD wrote it for this attachment. DEL deletes the links and the file that it names, and waits
 //! for a whole link that it names. A changed line would name those of another attachment, or one that never returns.
 
 use super::notes::{self, Running};

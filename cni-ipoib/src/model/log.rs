@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//! The warnings that a call logs.
+
 use std::fmt::{Debug, Write as _};
 use std::sync::{Arc, Mutex};
 use tracing::field::Field;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//! The queue pairs in an answer of RDMA netlink.
+
 use super::super::error::Error;
 use super::message::{Attribute, Message};
 

@@ -96,28 +96,66 @@ impl Written {
 
 /// The journal entries of every attachment but `attachment` to `network`.
 pub(crate) fn others(state: &Path, network: &str, attachment: &Attachment) -> Result<Vec<Written>, Error> {
-    let mut all = written(state)?;
-    all.retain(|of| of.network != network || of.attachment != *attachment);
-    Ok(all)
+    Ok(Attachments::read(state)?.without(network, attachment).written)
 }
 
 /// The journal entries of every network. Takes no locks, so an attachment may be in the middle of ADD or DEL.
 pub fn written(state: &Path) -> Result<Vec<Written>, Error> {
-    let networks = state.join("attachments");
-    let mut all = Vec::new();
-    for network in names(&networks)?.iter().filter_map(|name| name.to_str()) {
-        let journal = Journal::new(state, network);
-        for attachment in journal.attachments()? {
-            if let Some(intent) = journal.peek(&attachment) {
-                all.push(Written {
-                    network: network.to_owned(),
-                    attachment,
-                    intent,
-                });
+    Ok(Attachments::read(state)?.written)
+}
+
+/// The attachments of every network.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Attachments {
+    /// Those with an intent.
+    pub(crate) written: Vec<Written>,
+    /// The network, and the attachment, of each damaged file.
+    damaged: Vec<(String, Attachment)>,
+}
+
+impl Attachments {
+    /// Reads each file once. Takes no locks, as [`written`].
+    pub(crate) fn read(state: &Path) -> Result<Self, Error> {
+        let networks = state.join("attachments");
+        let mut all = Self::default();
+        for network in names(&networks)?.iter().filter_map(|name| name.to_str()) {
+            let journal = Journal::new(state, network);
+            for attachment in journal.attachments()? {
+                let network = network.to_owned();
+                match journal.content(&attachment).unwrap_or_default() {
+                    Content {
+                        intent: Some(intent), ..
+                    } => all.written.push(Written {
+                        network,
+                        attachment,
+                        intent,
+                    }),
+                    Content { damaged: true, .. } => all.damaged.push((network, attachment)),
+                    _ => {}
+                }
             }
         }
+        Ok(all)
     }
-    Ok(all)
+
+    /// All but `attachment` to `network`.
+    pub(crate) fn without(mut self, network: &str, attachment: &Attachment) -> Self {
+        self.written
+            .retain(|of| of.network != network || of.attachment != *attachment);
+        self
+    }
+
+    /// The attachments with a child of `parent` whose file is damaged, so that it does not name the parent any more.
+    pub(crate) fn damaged_on(&self, state: &Path, parent: &str) -> Vec<String> {
+        let is_child = |(network, attachment): &&(String, Attachment)| {
+            let place = Path::new(network).join(file_name(attachment));
+            load::is_counted(state, parent, &place) && !Markers::of(state, &place).has(Taken::Link)
+        };
+        let children = self.damaged.iter().filter(is_child);
+        children
+            .map(|(network, attachment)| format!("{network}/{attachment}"))
+            .collect()
+    }
 }
 
 /// The attachments of one network.
@@ -252,10 +290,14 @@ impl Journal {
 
     /// The intent of `attachment`, without waiting; `None` if there is no complete one.
     pub fn peek(&self, attachment: &Attachment) -> Option<Intent> {
+        self.content(attachment)?.intent
+    }
+
+    fn content(&self, attachment: &Attachment) -> Option<Content> {
         #[cfg(test)]
         tests::count_read();
         let path = self.path(attachment);
-        Content::parse(self.place(&path), &fs::read(&path).ok()?).intent
+        Some(Content::parse(self.place(&path), &fs::read(&path).ok()?))
     }
 
     /// The attachments that have an entry.
@@ -280,11 +322,14 @@ impl Journal {
         }
     }
 
-    /// A container id cannot contain `@`, so the name is unambiguous.
     fn path(&self, attachment: &Attachment) -> PathBuf {
-        self.dir
-            .join(format!("{}@{}", attachment.container_id, attachment.ifname))
+        self.dir.join(file_name(attachment))
     }
+}
+
+/// The name of the attachment's file. A container id cannot contain `@`, so the name is unambiguous.
+fn file_name(attachment: &Attachment) -> String {
+    format!("{}@{}", attachment.container_id, attachment.ifname)
 }
 
 /// The names in a directory, sorted; empty if it does not exist.

@@ -5,7 +5,7 @@ use crate::config::{Config, Master, Mode, ResolvedMaster};
 use crate::device::{Facts, moved};
 use crate::error::{DeviceError, Error};
 use crate::host::{Host, observe, side_of};
-use crate::journal::written;
+use crate::journal::Attachments;
 use crate::kernel::Kernel;
 use crate::node::Node;
 use crate::plan::{self, rdma_interface};
@@ -73,8 +73,8 @@ fn judge_child(node: &Node, config: &Config) -> Result<(), Error> {
 fn judge_device(node: &Node, config: &Config) -> Result<(), Error> {
     let mut kernel = node.kernel(None)?;
     let sysfs = node.sysfs();
-    let all = written(node.state())?;
-    let given = all.iter().any(|of| of.intent.device.is_some());
+    let all = Attachments::read(node.state())?;
+    let given = all.written.iter().any(|of| of.intent.device.is_some());
     let host = match host(&mut *kernel, &sysfs, config) {
         Err(Error::MasterMissing { .. } | Error::DeviceWithoutLink { .. } | Error::NoMaster { .. })
             if given =>
@@ -83,7 +83,8 @@ fn judge_device(node: &Node, config: &Config) -> Result<(), Error> {
         }
         host => host?,
     };
-    let facts = Facts::read(&mut *kernel, &sysfs, &host, &all)?;
+    let damaged = all.damaged_on(node.state(), &host.master.name);
+    let facts = Facts::read(&mut *kernel, &sysfs, &host, &all.written, &damaged)?;
     match moved(config, &host, &facts) {
         Err(Error::Device(DeviceError::Taken { .. })) => Ok(()),
         outcome => outcome.map(|_| ()),

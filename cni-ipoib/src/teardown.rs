@@ -126,6 +126,9 @@ fn remove_link(caller: &Caller<'_>, target: &DetachTarget<'_>) -> Result<Links, 
         let mut kernel = caller.node.kernel(Some(&netns))?;
         // Rules are not deleted with the link, and its namespace may continue to exist.
         policy::remove(&mut *kernel, policy::table(&mark))?;
+        if target.intent.is_none() {
+            device::return_unrecorded(caller, &mut *kernel, target.attachment, netns.id())?;
+        }
         deleted += target.delete_in(&mut *kernel, &known, netns.id())?;
         if target.done && deleted > 0 && deleted >= made {
             return Ok(Links::Removed);

@@ -9,7 +9,7 @@ use crate::device::{Facts, NewGuid, Plan, function, hardware_in_pods, moved, sna
 use crate::error::Error;
 use crate::host::{Host, observe, side_of};
 use crate::intent::{Grant, Intent};
-use crate::journal::{self, Entry, Written, loads};
+use crate::journal::{Attachments, Entry, Written, loads};
 use crate::kernel::{Kernel, Side};
 use crate::rdma;
 use crate::rdma::decide::decide;
@@ -61,24 +61,26 @@ fn planned(plan: Plan, why: Option<String>) -> Planned {
     }
 }
 
-/// The journal entries of every other attachment.
-fn others(context: &AddContext<'_>) -> Result<Vec<Written>, Error> {
+/// Every other attachment.
+fn others(context: &AddContext<'_>) -> Result<Attachments, Error> {
     let network = &context.call.conf.network;
-    journal::others(context.node.state(), network, context.attachment)
+    Ok(Attachments::read(context.node.state())?.without(network, context.attachment))
 }
 
 /// Plans the move of `master`.
 fn plan_for(
     context: &mut AddContext<'_>,
-    others: &[Written],
+    others: &Attachments,
     master: &ResolvedMaster,
 ) -> Result<Plan, Error> {
     let config = context.config;
     let sysfs = context.node.sysfs();
     let host = observe(context.kernel, &sysfs, side_of(config), master)?;
-    let facts = Facts::read(context.kernel, &sysfs, &host, others)?;
+    let damaged = others.damaged_on(context.node.state(), &host.master.name);
+    let written = &others.written;
+    let facts = Facts::read(context.kernel, &sysfs, &host, written, &damaged)?;
     let moved = moved(config, &host, &facts)?;
-    let grant = grant(context, others, &host)?;
+    let grant = grant(context, written, &host)?;
     let carried = facts.carried.saved.clone();
     let mut snapshot = snapshot::take(context.kernel, &host.master, facts.path.clone(), carried)?;
     snapshot.port = facts.port;
@@ -91,7 +93,7 @@ fn plan_for(
         snapshot,
         moved,
         pci: facts.pci,
-        others: hardware_in_pods(others),
+        others: hardware_in_pods(written),
     })
 }
 

@@ -47,7 +47,8 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Reads the facts about the master of `host`. `written` has the journal entries of this node.
+    /// Reads the facts about the master of `host`. `written` has the journal entries of this node, and `damaged` the
+    /// attachments on the master whose file is damaged.
     ///
     /// # Errors
     /// The kernel refuses a request, or sysfs cannot be listed.
@@ -56,6 +57,7 @@ impl Facts {
         sysfs: &Sysfs,
         host: &Host,
         written: &[Written],
+        damaged: &[String],
     ) -> Result<Self, Error> {
         let link = &host.master;
         let all = links(kernel, Side::Host)?;
@@ -70,7 +72,7 @@ impl Facts {
                 format!("a link of kind {kind}")
             }),
             enslaved_to: host.enslaved_to.as_ref().map(|upper| upper.name.clone()),
-            uppers: uppers(link, &all, written),
+            uppers: uppers(link, &all, written, damaged),
             function: path.as_deref().and_then(|path| function_at(path, link)),
             functions: path.as_deref().map_or(0, Sysfs::virtual_functions),
             last_active: is_last_active(sysfs, link, &all)?,
@@ -118,7 +120,7 @@ impl Facts {
 const SCOPE_GLOBAL: u8 = 0;
 
 /// The links and attachments above `link`. The host cannot see children in pods; ours are in the journal.
-fn uppers(link: &Link, all: &[Link], written: &[Written]) -> Vec<String> {
+fn uppers(link: &Link, all: &[Link], written: &[Written], damaged: &[String]) -> Vec<String> {
     let on_it = |other: &&Link| {
         let child = other.parent == Some(link.index) && other.parent_netnsid.is_none();
         other.index != link.index && (child || other.master == Some(link.index))
@@ -128,7 +130,10 @@ fn uppers(link: &Link, all: &[Link], written: &[Written]) -> Vec<String> {
         .iter()
         .filter(|of| of.intent.device.is_none() && of.intent.master == link.name && of.lives())
         .map(|of| format!("the interface of {of}"));
-    here.chain(in_pods).collect()
+    let unknown = damaged
+        .iter()
+        .map(|of| format!("the interface of {of}, whose file in the state directory is damaged"));
+    here.chain(in_pods).chain(unknown).collect()
 }
 
 fn holder(hardware: &Hardware, written: &[Written]) -> Option<String> {

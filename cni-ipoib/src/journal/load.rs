@@ -68,6 +68,11 @@ pub(crate) fn loads(state: &Path) -> BTreeMap<String, usize> {
     loads
 }
 
+/// Whether the attachment of the file at `place` counts on `parent`.
+pub(super) fn is_counted(state: &Path, parent: &str, place: &Path) -> bool {
+    state.join(PARENTS).join(parent).join(place).exists()
+}
+
 /// Removes the files of `network` whose attachment is not in the journal at `dir`.
 pub(super) fn forget_removed(state: &Path, network: &Path, dir: &Path) {
     let root = state.join(PARENTS);

@@ -10,7 +10,7 @@
 //! created before that line is written and removed after the file. So a kill leaves at most one extra marker of
 //! each kind, which costs one read.
 
-use super::{Journal, Written, attachment_of, io_error, make_empty, names, written};
+use super::{Journal, Written, attachment_of, file_name, io_error, make_empty, names, written};
 use crate::directories;
 use crate::error::Error;
 use crate::intent::Intent;
@@ -86,8 +86,12 @@ impl Markers {
 
     /// The kinds of markers that exist.
     pub(super) fn present(&self) -> impl Iterator<Item = Taken> {
-        let exists = |taken: &Taken| self.state.join(taken.directory()).join(&self.place).exists();
-        Taken::ALL.into_iter().filter(exists)
+        Taken::ALL.into_iter().filter(|taken| self.has(*taken))
+    }
+
+    /// Whether the marker of this kind exists.
+    pub(super) fn has(&self, taken: Taken) -> bool {
+        self.state.join(taken.directory()).join(&self.place).exists()
     }
 
     /// Removes the other markers, after the file has the intent or, for `None`, is removed.
@@ -144,9 +148,7 @@ fn create_markers(state: &Path, taken: Taken) -> Result<(), Error> {
     let marked = before.iter().filter(|of| taken.is_in(&of.intent));
     let unfinished = state.join(format!("{}.{}", taken.directory(), std::process::id()));
     let made = marked
-        .map(|of| {
-            Path::new(&of.network).join(format!("{}@{}", of.attachment.container_id, of.attachment.ifname))
-        })
+        .map(|of| Path::new(&of.network).join(file_name(&of.attachment)))
         .collect::<Vec<_>>();
     directories::private(&unfinished).map_err(|e| io_error("create", &unfinished, e))?;
     made.iter().try_for_each(|place| make_empty(&unfinished, place))?;

@@ -6,7 +6,7 @@ use super::{Caller, DetachTarget};
 use crate::device::function;
 use crate::device::guids::has_port;
 use crate::device::repair::restore_returned;
-use crate::device::restore::{delete_links_on, find, leave_pod};
+use crate::device::restore::{delete_links_on, find, leave_pod, leave_pod_unrecorded};
 use crate::error::{DeviceError, Error};
 use crate::intent::{Snapshot, is_made_by_software};
 use crate::journal::{NodeLock, Written, others};
@@ -15,6 +15,7 @@ use crate::mark::Mark;
 use crate::netns::pod_if_there;
 use crate::node::Node;
 use crate::policy;
+use common::cni::Attachment;
 use common::netlink::Link;
 use common::rdma::Sysfs;
 use std::thread::sleep;
@@ -74,6 +75,35 @@ pub(super) fn return_link(caller: &Caller<'_>, target: &DetachTarget<'_>) -> Res
         others: &others,
     };
     returning.wait(&mut *kernel, RETURN_TIMEOUT).map(|()| true)
+}
+
+/// Moves the whole link of an attachment without a usable intent from the pod to the host, because DEL releases its addresses.
+/// Its alias identifies it. Its name and settings on the host are unknown.
+///
+/// # Errors
+/// The kernel refuses, or the journal cannot be read.
+pub(super) fn return_unrecorded(
+    caller: &Caller<'_>,
+    kernel: &mut dyn Kernel,
+    attachment: &Attachment,
+    netns: (u64, u64),
+) -> Result<(), Error> {
+    let alias = Mark::new(caller.network(), attachment).alias;
+    let is_whole = |link: &Link| link.alias.as_ref() == Some(&alias) && !is_made_by_software(link);
+    let Some(link) = links(kernel, Side::Pod)?.into_iter().find(is_whole) else {
+        return Ok(());
+    };
+    let _lock = NodeLock::take(caller.node.state())?;
+    let others = others(caller.node.state(), caller.network(), attachment)?;
+    let mut recorded = others.iter().filter_map(|of| of.intent.device.as_ref());
+    if recorded.any(|was| was.hardware.is(&link)) {
+        return Ok(());
+    }
+    let is_of_pod = |child: &Link| !others.iter().any(|of| of.has_in(netns, child));
+    delete_links_on(kernel, Side::Pod, &link, is_of_pod)?;
+    let name = leave_pod_unrecorded(kernel, &link)?;
+    tracing::warn!(%attachment, link = name, "moved the attachment's whole link to the host; no file has its former name and settings: restore them, or reboot");
+    Ok(())
 }
 
 /// A link that the kernel is about to return.

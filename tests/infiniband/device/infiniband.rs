@@ -66,6 +66,40 @@ fn a_pod_sees_only_its_own_hca_and_writes_over_it_to_another_pod() {
     });
 }
 
+/// Without a usable file, DEL moves the link to the host under its name in the pod, and a person restores the rest. Another pod may
+/// get the address while this one lives.
+#[test]
+fn del_moves_the_link_of_a_damaged_file_out_of_a_living_pod() {
+    in_both_modes(|node| {
+        unchanged(node, || {
+            let was_up = node.link("ib1").up;
+            let (pod, conf) = (node.pod(), whole_link(node, "ib1"));
+            pod.attach(&conf, "net1");
+            let file = node.path(&format!("state/attachments/net-a/{}@net1", pod.id));
+            assert!(file.exists());
+            fs::write(&file, "{}\n").unwrap();
+            pod.detach(&conf, "net1");
+            assert!(pod.links().is_empty(), "{:?}", pod.link_names());
+            assert!(!file.exists());
+            // In exclusive mode the RDMA device is still in the pod. When it returns, the kernel makes its link anew.
+            pod.die();
+            let has_link = || {
+                let names = node.link_names();
+                names.iter().any(|name| name == "ib1" || name == "net1")
+            };
+            soon("the node has the HCA and its link", || {
+                devices_of_node().contains(&"softib1".to_owned()) && has_link()
+            });
+            if node.link_names().contains(&"net1".to_owned()) {
+                node.ip("link set net1 name ib1");
+            }
+            if was_up {
+                node.ip("link set ib1 up");
+            }
+        });
+    });
+}
+
 /// The kernel drops the secret of a link that moves, and refuses the mode `stable_secret` without it.
 #[test]
 fn a_link_gets_the_secret_of_its_ipv6_addresses_back() {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! An attachment's file whose content a person or a fault changed.
 
-use crate::device::fixture::{WAYS, add, fixture, host};
-use crate::model::{Fixture, warnings_of};
+use crate::device::fixture::{WAYS, add, fixture, host, keys};
+use crate::mark::Mark;
+use crate::model::{Fixture, attachment, ipoib, warnings_of};
 use serde_json::json;
 use std::fs;
 use std::path::PathBuf;
@@ -166,6 +167,73 @@ fn del_logs_the_attachment_whose_link_it_cannot_restore() {
         let names = |line: &String| line.contains("fabric/c1@net1") && line.contains("whole link");
         assert!(warnings.iter().any(names), "{warnings:?}");
     }
+}
+
+/// The address of a link in a pod that shares its namespace, or that ends late, would be on two pods.
+#[test]
+fn del_moves_a_whole_link_out_of_the_pod_before_it_releases_its_address() {
+    let damages: [fn(&Fixture); 3] = [
+        |fixture| replace(fixture, "\"mtu\":", "\"utm\":"),
+        |fixture| fs::write(file(fixture, "c1"), "").unwrap(),
+        |fixture| fs::remove_file(file(fixture, "c1")).unwrap(),
+    ];
+    for (way, damage) in WAYS.iter().flat_map(|way| damages.map(|damage| (way, damage))) {
+        for link in ["ib0", "ens1"] {
+            let fixture = fixture(*way);
+            let hosts = fixture.kernel.state().host;
+            let (was, name_taken) = (hosts[0].device.clone(), ipoib(77, "net1", 0xffff));
+            add(&fixture, link).unwrap();
+            damage(&fixture);
+            fixture.kernel.set().state.host.push(name_taken);
+            let (removed, warnings) = warnings_of(|| fixture.del("c1"));
+            removed.unwrap_or_else(|e| panic!("{way:?} {link}: {e:?}"));
+            let state = fixture.kernel.state();
+            assert_eq!(state.pod, [], "{way:?} {link}");
+            assert_eq!(state.host.len(), hosts.len() + 1);
+            let device = if link == "ib0" {
+                was
+            } else {
+                hosts[2].device.clone()
+            };
+            let back = state.host.iter().find(|link| link.device == device).unwrap();
+            assert_eq!(back.alias, None);
+            let names = |line: &String| line.contains(&back.name) && line.contains("net1 of container c1");
+            assert!(warnings.iter().any(names), "{warnings:?}");
+            assert_eq!(fixture.ipam.verbs().last().unwrap(), "DEL");
+        }
+    }
+}
+
+/// A pod may change the alias of its link.
+#[test]
+fn del_leaves_the_whole_link_that_another_attachment_has_in_the_same_pod() {
+    let fixture = fixture(WAYS[0]);
+    add(&fixture, "ens1").unwrap();
+    fixture.kernel.set().state.pod[0].alias = Some(Mark::new("fabric", &attachment("c2")).alias);
+    let before = fixture.kernel.state();
+    fixture.del("c2").unwrap();
+    assert_eq!(fixture.kernel.state(), before);
+}
+
+#[test]
+fn a_link_stays_while_an_attachment_on_it_has_a_damaged_file() {
+    let fixture = fixture(WAYS[0]);
+    fixture.add_with("c2", &json!({"master": "ib0"})).unwrap();
+    fs::write(file(&fixture, "c2"), "{}\n").unwrap();
+    // The model has one namespace for all pods.
+    fixture.kernel.set().state.pod[0].name = "other".to_owned();
+    let status = fixture.status(&keys(&fixture, "ib0"));
+    for text in [
+        fixture.add_with("c1", &keys(&fixture, "ib0")).unwrap_err().msg,
+        status.unwrap_err().msg,
+    ] {
+        let expected =
+            "the interface of fabric/net1 of container c2, whose file in the state directory is damaged";
+        assert!(text.contains(expected), "{text}");
+    }
+    fixture.del("c2").unwrap();
+    assert_eq!(fixture.kernel.state().pod, []);
+    add(&fixture, "ib0").unwrap();
 }
 
 #[test]

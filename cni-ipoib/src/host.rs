@@ -11,6 +11,7 @@ use crate::config::{Config, ResolvedMaster, names_a_device};
 use crate::error::{Candidates, Error, Step};
 use crate::intent::is_made_by_software;
 use crate::kernel::{Kernel, Side, link_by_index, links};
+use crate::mark;
 use crate::mode::Mode;
 use crate::rdma::{self, Facts};
 use common::netlink::{HwAddress, Link, LinkInfo, LinkLayer, TABLE_MAIN};
@@ -174,7 +175,7 @@ fn find_master(
 
 /// The link with a hardware address: on Ethernet the permanent address, else the present one; on InfiniBand
 /// any with its port's GUID, since the rest is a queue pair's number. Children and bonds share the address
-/// and are excluded.
+/// and are excluded. So are the interfaces of attachments: in a pod a child may report no parent.
 fn addressed_link(
     kernel: &mut dyn Kernel,
     sysfs: &Sysfs,
@@ -187,7 +188,11 @@ fn addressed_link(
         Some(guid) => link.address.port_guid() == Some(guid),
         None => link.perm_address.as_ref() == Some(address),
     };
-    let candidates = || all.iter().filter(|link| !is_made_by_software(link));
+    let is_interface = |link: &Link| link.group != 0 && mark::is_ours(link);
+    let candidates = || {
+        all.iter()
+            .filter(|link| !is_made_by_software(link) && !is_interface(link))
+    };
     let found = candidates()
         .find(made_with)
         .or_else(|| candidates().find(|link| link.address == *address));

@@ -140,8 +140,9 @@ impl Attachments {
 
     /// All but `attachment` to `network`.
     pub(crate) fn without(mut self, network: &str, attachment: &Attachment) -> Self {
-        self.written
-            .retain(|of| of.network != network || of.attachment != *attachment);
+        let is_other = |its: &str, of: &Attachment| its != network || of != attachment;
+        self.written.retain(|of| is_other(&of.network, &of.attachment));
+        self.damaged.retain(|(its, of)| is_other(its, of));
         self
     }
 

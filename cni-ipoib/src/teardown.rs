@@ -127,7 +127,7 @@ fn remove_link(caller: &Caller<'_>, target: &DetachTarget<'_>) -> Result<Links, 
         // Rules are not deleted with the link, and its namespace may continue to exist.
         policy::remove(&mut *kernel, policy::table(&mark))?;
         if target.intent.is_none() {
-            device::return_unrecorded(caller, &mut *kernel, target.attachment, netns.id())?;
+            device::bring_down_unrecorded(&mut *kernel, &mark.alias)?;
         }
         deleted += target.delete_in(&mut *kernel, &known, netns.id())?;
         if target.done && deleted > 0 && deleted >= made {

@@ -28,9 +28,9 @@ const SETTINGS: [&str; 8] = [
     "neigh add 10.44.0.9 lladdr ADDRESS dev LINK nud permanent",
 ];
 
-/// What a pod may change on its link. Its alias is not UTF-8. With an MTU below 1280 bytes the link has no IPv6.
+/// What a pod may change on its link. With an MTU below 1280 bytes the link has no IPv6.
 const BY_POD: [&str; 9] = [
-    "link set net1 alias x\u{fffd}",
+    "link set net1 group 7",
     "link set net1 mtu 1000",
     "link set net1 arp off",
     "link set net1 multicast off",
@@ -99,7 +99,9 @@ fn changed_by_its_pod(node: &Node, link: &str) {
         if !(dies && uname().unwrap().release().as_bytes().starts_with(b"5.10.")) {
             pod.ip("link property add dev net1 altname slow\u{fffd}");
         }
+        // The link that keeps its alias has the group 7 with it. The other alias is not UTF-8.
         if dies {
+            pod.ip("link set net1 alias x\u{fffd}");
             pod.die();
         }
         pod.detach(&conf, "net1");

@@ -130,9 +130,9 @@ fn uppers(link: &Link, all: &[Link], written: &[Written], damaged: &[String]) ->
         .iter()
         .filter(|of| of.intent.device.is_none() && of.intent.master == link.name && of.lives())
         .map(|of| format!("the interface of {of}"));
-    let unknown = damaged
-        .iter()
-        .map(|of| format!("the interface of {of}, whose file in the state directory is damaged"));
+    let unknown = damaged.iter().map(|of| {
+        format!("the interface of {of}, whose file in the state directory is damaged: DEL removes both")
+    });
     here.chain(in_pods).chain(unknown).collect()
 }
 

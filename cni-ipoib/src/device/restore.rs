@@ -24,31 +24,6 @@ pub fn find(kernel: &mut dyn Kernel, side: Side, hardware: &Hardware) -> Result<
 /// # Errors
 /// The kernel refuses.
 pub fn leave_pod(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Result<(), Error> {
-    let aside = temporary(&was.hardware);
-    move_to_host(kernel, link, (&was.name, &aside), LinkChange::default()).map(drop)
-}
-
-/// Moves `link`, which is in the pod and of which no snapshot is known, to the host. Returns its name there: that in the pod, or a
-/// temporary one if the host has a link of that name.
-///
-/// # Errors
-/// The kernel refuses.
-pub fn leave_pod_unrecorded(kernel: &mut dyn Kernel, link: &Link) -> Result<String, Error> {
-    let aside = temporary(&Hardware::of(link, None));
-    let unmarked = LinkChange {
-        alias: Some(""),
-        ..LinkChange::default()
-    };
-    move_to_host(kernel, link, (&link.name, &aside), unmarked)
-}
-
-/// Moves `link` under the first name, or under the second one if the host has a link of that name. Returns the name that it got.
-fn move_to_host(
-    kernel: &mut dyn Kernel,
-    link: &Link,
-    (name, aside): (&str, &str),
-    change: LinkChange<'_>,
-) -> Result<String, Error> {
     // The host may have a link of that name, and the move would stop half-way.
     for altname in &link.altnames {
         kernel
@@ -56,17 +31,16 @@ fn move_to_host(
             .step(|| format!("remove the altname {altname} of {}", link.name))?;
     }
     let taken = kernel
-        .link(Side::Host, name)
-        .step(|| format!("look up {name} on the host"))?;
-    let name = if taken.is_some() { aside } else { name };
+        .link(Side::Host, &was.name)
+        .step(|| format!("look up {} on the host", was.name))?;
+    let aside = temporary(&was.hardware);
     let change = LinkChange {
-        name: Some(name),
-        ..change
+        name: Some(if taken.is_some() { &aside } else { &was.name }),
+        ..LinkChange::default()
     };
     kernel
         .move_link(Side::Pod, link.index, &change)
-        .step(|| format!("move {} from the pod back to the host", link.name))?;
-    Ok(name.to_owned())
+        .step(|| format!("move {} from the pod back to the host", link.name))
 }
 
 /// Deletes the links on the pod's whole link `parent` that `is_of_pod` selects. In the pod they would use `parent` after

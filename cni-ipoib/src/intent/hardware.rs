@@ -87,12 +87,11 @@ fn permanent(link: &Link) -> HwAddress {
 }
 
 /// Whether a link was created by a request: children, bonds, bridges. An `IPoIB` link has a kind too, but no
-/// parent. A child whose parent has the same index in another namespace reports no parent either, and is
-/// recognized by its group.
+/// parent. A child in a pod reports no parent either if the parent has the same index on the host. Nothing else tells the two
+/// apart that a pod could not set. No pod has both: a link with a child stays on the host.
 pub fn is_made_by_software(link: &Link) -> bool {
     match link.kind.as_deref() {
-        None => link.parent.is_some(),
-        Some("ipoib") => link.parent.is_some() || link.group != 0 && crate::mark::is_ours(link),
+        None | Some("ipoib") => link.parent.is_some(),
         Some(_) => true,
     }
 }

@@ -68,8 +68,7 @@ impl State {
             return errno(Errno::EEXIST);
         }
         link.name = name;
-        let alias = change.alias.map(str::to_owned).or(link.alias);
-        link.alias = alias.filter(|alias| !alias.is_empty());
+        link.alias = change.alias.map(str::to_owned).or(link.alias);
         link.group = change.group.unwrap_or(link.group);
         if to == Side::Host {
             self.renew_ipv6(&link);

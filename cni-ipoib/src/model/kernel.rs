@@ -419,7 +419,8 @@ impl Kernel for ModelKernel {
     fn change_link(&mut self, side: Side, index: u32, change: &LinkChange<'_>) -> Result<(), Error> {
         let text = match (change.name, change.up) {
             (Some(name), _) => format!("rename #{index} to {name} in {side:?}"),
-            (None, Some(_)) => format!("bring #{index} up in {side:?}"),
+            (None, Some(true)) => format!("bring #{index} up in {side:?}"),
+            (None, Some(false)) => format!("bring #{index} down in {side:?}"),
             (None, None) if change.master.is_some() => format!("enslave #{index} in {side:?}"),
             (None, None) if change.ipv4.is_some() => format!("set IPv4 of #{index} in {side:?}"),
             (None, None) => format!("change #{index} in {side:?}"),

@@ -6,8 +6,8 @@ use super::{Caller, DetachTarget};
 use crate::device::function;
 use crate::device::guids::has_port;
 use crate::device::repair::restore_returned;
-use crate::device::restore::{delete_links_on, find, leave_pod, leave_pod_unrecorded};
-use crate::error::{DeviceError, Error};
+use crate::device::restore::{delete_links_on, find, leave_pod};
+use crate::error::{DeviceError, Error, Step};
 use crate::intent::{Snapshot, is_made_by_software};
 use crate::journal::{NodeLock, Written, others};
 use crate::kernel::{Kernel, Side, links};
@@ -15,8 +15,7 @@ use crate::mark::Mark;
 use crate::netns::pod_if_there;
 use crate::node::Node;
 use crate::policy;
-use common::cni::Attachment;
-use common::netlink::Link;
+use common::netlink::{Link, LinkChange, LinkLayer};
 use common::rdma::Sysfs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -77,32 +76,26 @@ pub(super) fn return_link(caller: &Caller<'_>, target: &DetachTarget<'_>) -> Res
     returning.wait(&mut *kernel, RETURN_TIMEOUT).map(|()| true)
 }
 
-/// Moves the whole link of an attachment without a usable intent from the pod to the host, because DEL releases its addresses.
-/// Its alias identifies it. Its name and settings on the host are unknown.
+/// Brings down the whole link of an attachment without a usable intent, in the pod, because DEL releases its addresses. Its alias
+/// identifies it. It stays in the pod: nothing has its name and settings on the host, and its RDMA device may be in the pod too.
 ///
 /// # Errors
-/// The kernel refuses, or the journal cannot be read.
-pub(super) fn return_unrecorded(
-    caller: &Caller<'_>,
-    kernel: &mut dyn Kernel,
-    attachment: &Attachment,
-    netns: (u64, u64),
-) -> Result<(), Error> {
-    let alias = Mark::new(caller.network(), attachment).alias;
-    let is_whole = |link: &Link| link.alias.as_ref() == Some(&alias) && !is_made_by_software(link);
-    let Some(link) = links(kernel, Side::Pod)?.into_iter().find(is_whole) else {
-        return Ok(());
+/// The kernel refuses.
+pub(super) fn bring_down_unrecorded(kernel: &mut dyn Kernel, alias: &str) -> Result<(), Error> {
+    let has_layer = |link: &Link| matches!(link.layer, LinkLayer::Infiniband | LinkLayer::Ethernet);
+    let is_whole = |link: &Link| link.alias.as_deref() == Some(alias) && !is_made_by_software(link);
+    let down = LinkChange {
+        up: Some(false),
+        ..LinkChange::default()
     };
-    let _lock = NodeLock::take(caller.node.state())?;
-    let others = others(caller.node.state(), caller.network(), attachment)?;
-    let mut recorded = others.iter().filter_map(|of| of.intent.device.as_ref());
-    if recorded.any(|was| was.hardware.is(&link)) {
-        return Ok(());
+    for link in links(kernel, Side::Pod)? {
+        if link.up && has_layer(&link) && is_whole(&link) {
+            tracing::warn!(link = link.name, %alias, "bringing a whole link down in the pod, because no file describes it and its addresses are released");
+            kernel
+                .change_link(Side::Pod, link.index, &down)
+                .step(|| format!("bring {} down in the pod", link.name))?;
+        }
     }
-    let is_of_pod = |child: &Link| !others.iter().any(|of| of.has_in(netns, child));
-    delete_links_on(kernel, Side::Pod, &link, is_of_pod)?;
-    let name = leave_pod_unrecorded(kernel, &link)?;
-    tracing::warn!(%attachment, link = name, "moved the attachment's whole link to the host; no file has its former name and settings: restore them, or reboot");
     Ok(())
 }
 

@@ -2,8 +2,7 @@
 //! An attachment's file whose content a person or a fault changed.
 
 use crate::device::fixture::{WAYS, add, fixture, host, keys};
-use crate::mark::Mark;
-use crate::model::{Fixture, attachment, ipoib, warnings_of};
+use crate::model::{Fault, Fixture, warnings_of};
 use serde_json::json;
 use std::fs;
 use std::path::PathBuf;
@@ -151,12 +150,7 @@ fn a_changed_file_keeps_no_container_from_being_removed() {
 
 #[test]
 fn del_logs_the_attachment_whose_link_it_cannot_restore() {
-    let damages: [fn(&Fixture); 3] = [
-        |fixture| replace(fixture, "ens1", "ens3"),
-        |fixture| fs::write(file(fixture, "c1"), "").unwrap(),
-        |fixture| fs::remove_file(file(fixture, "c1")).unwrap(),
-    ];
-    for damage in damages {
+    for damage in WITHOUT_INTENT {
         let fixture = fixture(WAYS[0]);
         let before = host(&fixture);
         add(&fixture, "ens1").unwrap();
@@ -169,50 +163,39 @@ fn del_logs_the_attachment_whose_link_it_cannot_restore() {
     }
 }
 
-/// The address of a link in a pod that shares its namespace, or that ends late, would be on two pods.
+/// Damages the file of `c1` in each way after which DEL has no intent.
+const WITHOUT_INTENT: [fn(&Fixture); 3] = [
+    |fixture| replace(fixture, "\"mtu\":", "\"utm\":"),
+    |fixture| fs::write(file(fixture, "c1"), "").unwrap(),
+    |fixture| fs::remove_file(file(fixture, "c1")).unwrap(),
+];
+
+/// While the namespace lives, its pod could use the address that another pod gets.
 #[test]
-fn del_moves_a_whole_link_out_of_the_pod_before_it_releases_its_address() {
-    let damages: [fn(&Fixture); 3] = [
-        |fixture| replace(fixture, "\"mtu\":", "\"utm\":"),
-        |fixture| fs::write(file(fixture, "c1"), "").unwrap(),
-        |fixture| fs::remove_file(file(fixture, "c1")).unwrap(),
-    ];
-    for (way, damage) in WAYS.iter().flat_map(|way| damages.map(|damage| (way, damage))) {
+fn del_brings_a_whole_link_down_in_the_pod_before_it_releases_its_address() {
+    for (way, damage) in WAYS
+        .iter()
+        .flat_map(|way| WITHOUT_INTENT.map(|damage| (way, damage)))
+    {
         for link in ["ib0", "ens1"] {
             let fixture = fixture(*way);
-            let hosts = fixture.kernel.state().host;
-            let (was, name_taken) = (hosts[0].device.clone(), ipoib(77, "net1", 0xffff));
             add(&fixture, link).unwrap();
             damage(&fixture);
-            fixture.kernel.set().state.host.push(name_taken);
+            let before = fixture.kernel.state();
+            fixture.kernel.fail(Fault::Every("bring #"));
+            fixture.del("c1").unwrap_err();
+            fixture.kernel.fail(Fault::None);
+            assert!(!fixture.ipam.verbs().contains(&"DEL".to_owned()));
             let (removed, warnings) = warnings_of(|| fixture.del("c1"));
             removed.unwrap_or_else(|e| panic!("{way:?} {link}: {e:?}"));
-            let state = fixture.kernel.state();
-            assert_eq!(state.pod, [], "{way:?} {link}");
-            assert_eq!(state.host.len(), hosts.len() + 1);
-            let device = if link == "ib0" {
-                was
-            } else {
-                hosts[2].device.clone()
-            };
-            let back = state.host.iter().find(|link| link.device == device).unwrap();
-            assert_eq!(back.alias, None);
-            let names = |line: &String| line.contains(&back.name) && line.contains("net1 of container c1");
-            assert!(warnings.iter().any(names), "{warnings:?}");
             assert_eq!(fixture.ipam.verbs().last().unwrap(), "DEL");
+            let state = fixture.kernel.state();
+            assert_eq!(state.host, before.host);
+            assert!(!state.pod[0].up && before.pod[0].up);
+            let names = |line: &String| line.contains("net1") && line.contains("down");
+            assert!(warnings.iter().any(names), "{warnings:?}");
         }
     }
-}
-
-/// A pod may change the alias of its link.
-#[test]
-fn del_leaves_the_whole_link_that_another_attachment_has_in_the_same_pod() {
-    let fixture = fixture(WAYS[0]);
-    add(&fixture, "ens1").unwrap();
-    fixture.kernel.set().state.pod[0].alias = Some(Mark::new("fabric", &attachment("c2")).alias);
-    let before = fixture.kernel.state();
-    fixture.del("c2").unwrap();
-    assert_eq!(fixture.kernel.state(), before);
 }
 
 #[test]

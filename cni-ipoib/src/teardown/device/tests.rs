@@ -36,6 +36,7 @@ fn change_by_pod(fixture: &Fixture) {
         (link.flags, link.tx_queue) = (0x380, 77);
         (link.link_mode, link.limits.gso_max_size) = (1, Some(4000));
         link.xdp = vec![XdpMode::Generic, XdpMode::Driver];
+        link.group = 7;
     }
 }
 

@@ -2,7 +2,7 @@
 //! Finds what is wrong with a node, each cause before its consequences, with a remedy.
 
 use super::advice::{Advice, Suitability, hcas_of_bond, nccl_ib_hca, suitability};
-use super::attachments::InPod;
+use super::attachments::{InPod, User};
 use super::facts::{BondFacts, LinkState, LiveFacts, NodeFacts, PortFacts};
 use super::namespaces::EmptyNamespace;
 use super::show::gbits;
@@ -28,6 +28,7 @@ pub fn findings(facts: &NodeFacts, advice: &Advice) -> Vec<Finding> {
             // The pod decides about the addresses of its link.
             if port.in_pod.is_none() {
                 all.extend(addressing(port));
+                all.extend(addresses_of_others(facts, port));
                 all.extend(reserved(facts, port));
             }
         }
@@ -121,7 +122,7 @@ fn infiniband_state(port: &PortFacts) -> Option<Finding> {
                 port.device.name
             ),
             format!(
-                "leave it out of NCCL_IB_HCA and of ib_write_bw -d; if it should carry traffic: mlxlink -d {} --port_state UP, then the cable; for a virtual function: ip link set PF vf N state auto",
+                "leave it out of ib_write_bw -d (NCCL skips it); if it should carry traffic: mlxlink -d {} --port_state UP, then the cable; for a virtual function: ip link set PF vf N state auto",
                 port.device.name
             ),
         ),
@@ -188,7 +189,7 @@ fn ethernet_state(port: &PortFacts) -> Option<Finding> {
     };
     let text = format!("{text}; programs that select {} cannot send", port.device.name);
     let remedy =
-        format!("{remedy}; if it should carry nothing, leave it out of NCCL_IB_HCA and of ib_write_bw -d");
+        format!("{remedy}; if it should carry nothing, leave it out of ib_write_bw -d (NCCL skips it)");
     Some(Finding::new(Severity::Warn, name, text, remedy))
 }
 
@@ -270,6 +271,26 @@ fn addressing(port: &PortFacts) -> Vec<Finding> {
     all
 }
 
+/// A RoCE port on which programs in pods see each other's addresses and choose by themselves. NCCL takes the first IPv4 address
+/// of RoCE v2 (`ncclIbGetGidIndex`). With `MLNX_OFED` the host and each pod see only their own.
+fn addresses_of_others(facts: &NodeFacts, port: &PortFacts) -> Option<Finding> {
+    let has_pods = port.users.iter().any(|user| matches!(user, User::Attachment(_)));
+    if facts.shared != Some(true) || port.port.layer != PortLayer::Ethernet || !has_pods {
+        return None;
+    }
+    let of_version_2 = port.gids.iter().filter(|gid| gid.roce_version() == Some(2));
+    let mut all = of_version_2.filter_map(|gid| Some((gid.index, gid.gid.to_ipv4_mapped()?)));
+    let (index, first) = all.next()?;
+    all.any(|(_, other)| other != first).then(|| {
+        Finding::new(
+            Severity::Info,
+            port.name(),
+            format!("pods see the RoCE addresses of the node and of each other; NCCL sends from {first} (index {index}) in each pod, unless the pod says otherwise"),
+            "in the pod set NCCL_IB_ADDR_RANGE to its own address with /32 (docs/test-in-a-pod.md)",
+        )
+    })
+}
+
 /// A virtual function without a node GUID. The kernel handles one GUID of a request and ignores the other
 /// (`do_setvfinfo`), and has GUIDs for InfiniBand links only. On Ethernet mlx5 makes the GUID from the MAC that the
 /// physical function gives.
@@ -328,7 +349,7 @@ fn reserved(facts: &NodeFacts, port: &PortFacts) -> Option<Finding> {
         Severity::Info,
         port.name(),
         what,
-        "nothing; but a device plugin that selects all cards of the vendor gives it to pods too",
+        "nothing; but a device plugin that selects all cards of the vendor gives it to pods too, and NCCL uses each active device whose file it has: select by link type there",
     ))
 }
 
@@ -399,11 +420,12 @@ fn live(live: &LiveFacts) -> Vec<Finding> {
             "modprobe -a ib_uverbs rdma_ucm; udevadm trigger",
         ));
     }
+    all.extend(missing_for_some(live));
     if let Some((runtime, bytes)) = &live.memlock {
         all.push(Finding::new(
             Severity::Info,
             runtime,
-            format!("containers may lock {} KiB of memory; RDMA locks all registered memory, and fails with \"Couldn't allocate MR\" beyond that", bytes / 1024),
+            format!("containers may lock {} KiB of memory; RDMA locks all registered memory, and fails beyond that (ib_write_bw: \"Couldn't allocate MR\", NCCL: \"ibv_reg_mr failed\")", bytes / 1024),
             "give pods the capability IPC_LOCK and root, or set LimitMEMLOCK=infinity in the runtime's unit",
         ));
     }
@@ -432,6 +454,28 @@ fn live(live: &LiveFacts) -> Vec<Finding> {
         ));
     }
     all.extend(live.empty_namespaces.iter().map(empty_namespace));
+    all
+}
+
+/// What is missing for nodes with a certain device plugin or with GPUs only.
+fn missing_for_some(live: &LiveFacts) -> Vec<Finding> {
+    let mut all = Vec::new();
+    if live.has_no_umad {
+        all.push(Finding::new(
+            Severity::Info,
+            "/dev/infiniband/umad*",
+            "is missing on the host; the RDMA shared device plugin offers no device without it",
+            "with that device plugin: modprobe ib_umad; echo ib_umad >>/etc/modules-load.d/rdma.conf",
+        ));
+    }
+    if live.has_no_peermem {
+        all.push(Finding::new(
+            Severity::Info,
+            "nvidia_peermem",
+            "this kernel module is not loaded; without it NCCL uses GPUDirect RDMA only if the GPU driver exports DMA-BUF",
+            "modprobe nvidia-peermem; in the pod, NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=NET shows whether GPUDirect RDMA is enabled",
+        ));
+    }
     all
 }
 

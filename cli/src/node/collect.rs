@@ -170,11 +170,11 @@ fn addresses(
 fn live(sysfs: &Sysfs, data_dir: &Path) -> LiveFacts {
     let devices = sysfs.devices().unwrap_or_default();
     let mut missing_files = Vec::new();
+    let files = fs::read_dir("/dev/infiniband").into_iter().flatten().flatten();
+    let names: Vec<String> = files
+        .filter_map(|file| file.file_name().into_string().ok())
+        .collect();
     if !devices.is_empty() {
-        let files = fs::read_dir("/dev/infiniband").into_iter().flatten().flatten();
-        let names: Vec<String> = files
-            .filter_map(|file| file.file_name().into_string().ok())
-            .collect();
         let verbs = names.iter().filter(|name| name.starts_with("uverbs")).count();
         if verbs < devices.len() {
             missing_files.push(format!(
@@ -190,12 +190,24 @@ fn live(sysfs: &Sysfs, data_dir: &Path) -> LiveFacts {
     let pools = fs::read_dir(data_dir.join(ipam::pool::POOLS)).is_ok_and(|mut pools| pools.next().is_some());
     LiveFacts {
         missing_files,
+        has_no_umad: !devices.is_empty() && !names.iter().any(|name| name.starts_with("umad")),
+        has_no_peermem: has_no_peermem(Path::new("/sys")),
         memlock: memlock(),
         missing_plugins: ["cni-ipoib", "rdma-ipam"].into_iter().filter(plugin).collect(),
         agent_is_missing: pools && !Path::new(ipam::agent::SOCKET).exists(),
         damaged: Vec::new(),
         empty_namespaces: Vec::new(),
     }
+}
+
+/// Whether the GPU driver is loaded below `sys`, and no module by which an adapter reads the memory of its GPUs.
+pub(super) fn has_no_peermem(sys: &Path) -> bool {
+    let peers = [
+        "module/nvidia_peermem",
+        "kernel/mm/memory_peers/nv_mem",
+        "kernel/mm/memory_peers/nv_mem_nc",
+    ];
+    sys.join("module/nvidia").exists() && peers.iter().all(|peer| !sys.join(peer).exists())
 }
 
 /// The limit that containers inherit from their runtime, if it is one.

@@ -102,6 +102,10 @@ pub struct BondFacts {
 pub struct LiveFacts {
     /// The device files that are missing.
     pub missing_files: Vec<String>,
+    /// The node has RDMA devices and no file `umadN`.
+    pub has_no_umad: bool,
+    /// The GPU driver is loaded, and no module by which an adapter reads the memory of its GPUs (`ncclIbGdrSupport` of NCCL).
+    pub has_no_peermem: bool,
     /// How many bytes a container may lock by default; `None` if there is no limit, or no runtime was found.
     pub memlock: Option<(String, u64)>,
     /// Our plugins that are not in `/opt/cni/bin`.

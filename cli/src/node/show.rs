@@ -242,6 +242,10 @@ fn advised(advice: &Advice) -> Option<String> {
         chosen(first, taken.len(), left_out.len()),
         named(&taken)
     ));
+    line(
+        "NCCL skips ports that are not active: for a job over several nodes, name the ports of all of them"
+            .to_owned(),
+    );
     if !left_out.is_empty() {
         let why = |master: &&Master| {
             let why = master.left_out.as_deref().unwrap_or_default();

@@ -6,6 +6,7 @@ mod advice;
 mod findings;
 mod fixture;
 mod in_pods;
+mod live;
 mod recording;
 
 use crate::args::Args;

@@ -11,6 +11,7 @@ use cni_ipoib::journal::Written;
 use common::cni::Attachment;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::fs;
 
 fn boot() -> String {
@@ -108,6 +109,56 @@ fn a_port_whose_link_is_in_a_pod_names_the_pod_and_is_no_fault() {
         let answer = node(&ports, &ports, &entries, true);
         assert_eq!(answer.json["findings"], json!([]), "{}", answer.text);
         assert_eq!(answer.outcome, Outcome::Fine);
+    }
+}
+
+/// The table of a port has the addresses of the node and of the pods, as the kernel's drivers list them.
+#[test]
+fn pods_that_see_each_others_roce_addresses_are_told_which_one_nccl_takes() {
+    let port = FixturePort::ethernet(1, 100);
+    let shown = |mode: &str, pods: u8, addresses: &[&str]| {
+        let mut sysfs = format!("module/ib_core/parameters/netns_mode = {mode}\n");
+        for (at, address) in addresses.iter().enumerate() {
+            let table = "class/infiniband/mlx5_1/ports/1";
+            let index = 3 + 2 * at;
+            let lines = [
+                ("gids", *address),
+                ("gid_attrs/types", "RoCE v2"),
+                ("gid_attrs/ndevs", "ens1"),
+            ];
+            for (file, value) in lines {
+                let _ = writeln!(sysfs, "{table}/{file}/{index} = {value}");
+            }
+        }
+        let directory = record(std::slice::from_ref(&port), &[], &sysfs);
+        let of_pod = |n: u8| {
+            let mut entry = entry(n, &Value::Null, &Value::Null);
+            entry.intent.master = "ens1".to_owned();
+            entry
+        };
+        let entries: Vec<Written> = (1..=pods).map(of_pod).collect();
+        let attachments = Attachments::of(&entries, &BTreeMap::new(), |_| true);
+        let answer = output(&recorded(directory.path(), &attachments).unwrap(), false);
+        findings(&answer, "info")
+    };
+    let of_node = "0000:0000:0000:0000:0000:ffff:0a14:0015";
+    let of_pod = "0000:0000:0000:0000:0000:ffff:0a07:0002";
+    let found = shown("Y", 1, &[of_node, of_pod]);
+    assert!(
+        found[0].contains("NCCL sends from 10.20.0.21 (index 3) in each pod"),
+        "{found:?}"
+    );
+    for (mode, pods, addresses) in [
+        ("N", 1, [of_node, of_pod].as_slice()),
+        ("Y", 0, &[of_node, of_pod]),
+        ("Y", 1, &[of_pod, of_pod]),
+        ("Y", 1, &[of_pod]),
+    ] {
+        assert_eq!(
+            shown(mode, pods, addresses),
+            [""; 0],
+            "{mode} {pods} {addresses:?}"
+        );
     }
 }
 

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The findings that only the live node has.
+
+use crate::node::collect::has_no_peermem;
+use crate::node::facts::{LiveFacts, NodeFacts};
+use crate::node::{advice, check};
+use std::fs;
+
+/// The finding about `subject` on a node with these facts.
+fn said(live: LiveFacts, subject: &str) -> Option<String> {
+    let facts = NodeFacts {
+        live: Some(live),
+        ..NodeFacts::default()
+    };
+    let findings = check::findings(&facts, &advice::advise(&facts));
+    let one = findings.into_iter().find(|finding| finding.subject == subject);
+    let words = one?.describe();
+    Some(words.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+#[test]
+fn a_node_without_umad_files_is_told_what_the_shared_device_plugin_needs() {
+    let subject = "/dev/infiniband/umad*";
+    let without = LiveFacts {
+        has_no_umad: true,
+        ..LiveFacts::default()
+    };
+    let text = said(without, subject).unwrap();
+    assert!(
+        text.starts_with("INFO") && text.contains("modprobe ib_umad;"),
+        "{text}"
+    );
+    assert_eq!(said(LiveFacts::default(), subject), None);
+}
+
+#[test]
+fn a_node_with_gpus_and_without_peermem_is_told_what_gpudirect_rdma_needs() {
+    let without = LiveFacts {
+        has_no_peermem: true,
+        ..LiveFacts::default()
+    };
+    let text = said(without, "nvidia_peermem").unwrap();
+    assert!(
+        text.starts_with("INFO") && text.contains("modprobe nvidia-peermem;"),
+        "{text}"
+    );
+    assert_eq!(said(LiveFacts::default(), "nvidia_peermem"), None);
+}
+
+#[test]
+fn peermem_is_missed_only_beside_the_gpu_driver() {
+    let sys = tempfile::tempdir().unwrap();
+    let add = |path: &str| fs::create_dir_all(sys.path().join(path)).unwrap();
+    assert!(!has_no_peermem(sys.path()));
+    add("module/nvidia");
+    assert!(has_no_peermem(sys.path()));
+    // The module of the GPU driver, and those of nv_peer_mem.
+    for path in [
+        "module/nvidia_peermem",
+        "kernel/mm/memory_peers/nv_mem",
+        "kernel/mm/memory_peers/nv_mem_nc",
+    ] {
+        add(path);
+        assert!(!has_no_peermem(sys.path()), "{path}");
+        fs::remove_dir(sys.path().join(path)).unwrap();
+    }
+}

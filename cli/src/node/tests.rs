@@ -88,6 +88,8 @@ fn the_report_of_the_a100_node_names_the_only_usable_infiniband_port() {
     );
     assert!(answer.text.contains(r#"USE   "mode": "ipoib", "master": "ibp75s0"  or, the same on every node:  "master": {"linkLayer": "InfiniBand"}"#));
     assert!(answer.text.contains("NCCL_IB_HCA==mlx5_1:1\n"), "{}", answer.text);
+    let note = "NCCL skips ports that are not active";
+    assert!(answer.text.contains(note), "{}", answer.text);
     assert_eq!(
         findings(&answer, "warn"),
         ["mlx5_0/1: is down (Disabled): no cable, or disabled; programs that select mlx5_0 cannot send"]

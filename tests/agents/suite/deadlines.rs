@@ -146,7 +146,11 @@ async fn continuous_requests_do_not_delay_a_pool_edit(site: &Site) {
                 let (node, over) = (&node, &over);
                 scope.spawn(move || {
                     while !over.load(Ordering::SeqCst) {
-                        node.add("each", &attachment);
+                        let answer = node.call("ADD", "each", &attachment);
+                        // On a busy machine the agent may release the object of an earlier ADD of this attachment meanwhile.
+                        if !answer.status.success() {
+                            answer.refused(11, &["ADD did not use them in time"]);
+                        }
                         node.del("each", &attachment);
                     }
                 });

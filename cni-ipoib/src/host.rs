@@ -175,7 +175,8 @@ fn find_master(
 
 /// The link with a hardware address: on Ethernet the permanent address, else the present one; on InfiniBand
 /// any with its port's GUID, since the rest is a queue pair's number. Children and bonds share the address
-/// and are excluded. So are the interfaces of attachments: in a pod a child may report no parent.
+/// and are excluded. A link with a group and the alias of an attachment is excluded too,
+/// because a child in a pod may report no parent.
 fn addressed_link(
     kernel: &mut dyn Kernel,
     sysfs: &Sysfs,

@@ -272,7 +272,7 @@ fn addressing(port: &PortFacts) -> Vec<Finding> {
 }
 
 /// A RoCE port on which programs in pods see each other's addresses and choose by themselves. NCCL takes the first IPv4 address
-/// of RoCE v2 (`ncclIbGetGidIndex`). With `MLNX_OFED` the host and each pod see only their own.
+/// of RoCE v2 (`ncclIbGetGidIndex`). With `MLNX_OFED` the host and each pod can use only their own.
 fn addresses_of_others(facts: &NodeFacts, port: &PortFacts) -> Option<Finding> {
     let has_pods = port.users.iter().any(|user| matches!(user, User::Attachment(_)));
     if facts.shared != Some(true) || port.port.layer != PortLayer::Ethernet || !has_pods {
@@ -285,8 +285,8 @@ fn addresses_of_others(facts: &NodeFacts, port: &PortFacts) -> Option<Finding> {
         Finding::new(
             Severity::Info,
             port.name(),
-            format!("pods see the RoCE addresses of the node and of each other; NCCL sends from {first} (index {index}) in each pod, unless the pod says otherwise"),
-            "in the pod set NCCL_IB_ADDR_RANGE to its own address with /32 (docs/test-in-a-pod.md)",
+            format!("pods see the RoCE addresses of the node and of each other; NCCL sends from {first} (index {index}) in each pod, unless the pod selects another"),
+            "in a pod with one RoCE interface set NCCL_IB_ADDR_RANGE to its address with /32; for several rails: docs/test-in-a-pod.md",
         )
     })
 }
@@ -425,7 +425,7 @@ fn live(live: &LiveFacts) -> Vec<Finding> {
         all.push(Finding::new(
             Severity::Info,
             runtime,
-            format!("containers may lock {} KiB of memory; RDMA locks all registered memory, and fails beyond that (ib_write_bw: \"Couldn't allocate MR\", NCCL: \"ibv_reg_mr failed\")", bytes / 1024),
+            format!("containers may lock {} KiB of memory; RDMA locks all registered memory, and fails beyond that (ib_write_bw: \"Couldn't allocate MR\", NCCL: \"Call to ibv_reg_mr…\")", bytes / 1024),
             "give pods the capability IPC_LOCK and root, or set LimitMEMLOCK=infinity in the runtime's unit",
         ));
     }
@@ -457,7 +457,7 @@ fn live(live: &LiveFacts) -> Vec<Finding> {
     all
 }
 
-/// What is missing for nodes with a certain device plugin or with GPUs only.
+/// Finds what only nodes with the RDMA shared device plugin, or with GPUs, need.
 fn missing_for_some(live: &LiveFacts) -> Vec<Finding> {
     let mut all = Vec::new();
     if live.has_no_umad {

@@ -200,7 +200,7 @@ fn live(sysfs: &Sysfs, data_dir: &Path) -> LiveFacts {
     }
 }
 
-/// Whether the GPU driver is loaded below `sys`, and no module by which an adapter reads the memory of its GPUs.
+/// Whether the GPU driver is loaded without a module that lets adapters access GPU memory. `sys` is the root of sysfs.
 pub(super) fn has_no_peermem(sys: &Path) -> bool {
     let peers = [
         "module/nvidia_peermem",

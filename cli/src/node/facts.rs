@@ -104,7 +104,7 @@ pub struct LiveFacts {
     pub missing_files: Vec<String>,
     /// The node has RDMA devices and no file `umadN`.
     pub has_no_umad: bool,
-    /// The GPU driver is loaded, and no module by which an adapter reads the memory of its GPUs (`ncclIbGdrSupport` of NCCL).
+    /// The GPU driver is loaded without a module that lets adapters access GPU memory (`ncclIbGdrSupport` of NCCL).
     pub has_no_peermem: bool,
     /// How many bytes a container may lock by default; `None` if there is no limit, or no runtime was found.
     pub memlock: Option<(String, u64)>,

@@ -243,7 +243,7 @@ fn advised(advice: &Advice) -> Option<String> {
         named(&taken)
     ));
     line(
-        "NCCL skips ports that are not active: for a job over several nodes, name the ports of all of them"
+        "NCCL skips ports that are not active: for a job on several nodes, NCCL_IB_HCA must name the ports of every node"
             .to_owned(),
     );
     if !left_out.is_empty() {

@@ -131,7 +131,7 @@ fn uppers(link: &Link, all: &[Link], written: &[Written], damaged: &[String]) ->
         .filter(|of| of.intent.device.is_none() && of.intent.master == link.name && of.lives())
         .map(|of| format!("the interface of {of}"));
     let unknown = damaged.iter().map(|of| {
-        format!("the interface of {of}, whose file in the state directory is damaged: DEL removes both")
+        format!("the interface of {of}, whose file in the state directory is damaged; DEL of that attachment removes the interface and the file")
     });
     here.chain(in_pods).chain(unknown).collect()
 }

@@ -87,8 +87,10 @@ fn permanent(link: &Link) -> HwAddress {
 }
 
 /// Whether a link was created by a request: children, bonds, bridges. An `IPoIB` link has a kind too, but no
-/// parent. A child in a pod reports no parent either if the parent has the same index on the host. Nothing else tells the two
-/// apart that a pod could not set. No pod has both: a link with a child stays on the host.
+/// parent. A child in a pod reports no parent if the parent has the same index on the host. A pod can change every other
+/// property that distinguishes such a child from a whole link.
+///
+/// Invariant: no pod has such a child and its parent, because ADD does not move a link that has a child.
 pub fn is_made_by_software(link: &Link) -> bool {
     match link.kind.as_deref() {
         None | Some("ipoib") => link.parent.is_some(),

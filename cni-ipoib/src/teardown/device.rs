@@ -77,7 +77,8 @@ pub(super) fn return_link(caller: &Caller<'_>, target: &DetachTarget<'_>) -> Res
 }
 
 /// Brings down the whole link of an attachment without a usable intent, in the pod, because DEL releases its addresses. Its alias
-/// identifies it. It stays in the pod: nothing has its name and settings on the host, and its RDMA device may be in the pod too.
+/// identifies it. The link stays in the pod: no file has its former name and settings, and its RDMA device may be in the pod
+/// too.
 ///
 /// # Errors
 /// The kernel refuses.

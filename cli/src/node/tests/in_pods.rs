@@ -114,7 +114,7 @@ fn a_port_whose_link_is_in_a_pod_names_the_pod_and_is_no_fault() {
 
 /// The table of a port has the addresses of the node and of the pods, as the kernel's drivers list them.
 #[test]
-fn pods_that_see_each_others_roce_addresses_are_told_which_one_nccl_takes() {
+fn a_port_with_addresses_of_several_pods_names_the_one_that_nccl_takes() {
     let port = FixturePort::ethernet(1, 100);
     let shown = |mode: &str, pods: u8, addresses: &[&str]| {
         let mut sysfs = format!("module/ib_core/parameters/netns_mode = {mode}\n");

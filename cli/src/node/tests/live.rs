@@ -7,7 +7,7 @@ use crate::node::{advice, check};
 use std::fs;
 
 /// The finding about `subject` on a node with these facts.
-fn said(live: LiveFacts, subject: &str) -> Option<String> {
+fn described(live: LiveFacts, subject: &str) -> Option<String> {
     let facts = NodeFacts {
         live: Some(live),
         ..NodeFacts::default()
@@ -19,32 +19,32 @@ fn said(live: LiveFacts, subject: &str) -> Option<String> {
 }
 
 #[test]
-fn a_node_without_umad_files_is_told_what_the_shared_device_plugin_needs() {
+fn a_missing_umad_file_is_reported_with_the_device_plugin_that_needs_it() {
     let subject = "/dev/infiniband/umad*";
     let without = LiveFacts {
         has_no_umad: true,
         ..LiveFacts::default()
     };
-    let text = said(without, subject).unwrap();
+    let text = described(without, subject).unwrap();
     assert!(
         text.starts_with("INFO") && text.contains("modprobe ib_umad;"),
         "{text}"
     );
-    assert_eq!(said(LiveFacts::default(), subject), None);
+    assert_eq!(described(LiveFacts::default(), subject), None);
 }
 
 #[test]
-fn a_node_with_gpus_and_without_peermem_is_told_what_gpudirect_rdma_needs() {
+fn gpus_without_peermem_are_reported_with_the_missing_module() {
     let without = LiveFacts {
         has_no_peermem: true,
         ..LiveFacts::default()
     };
-    let text = said(without, "nvidia_peermem").unwrap();
+    let text = described(without, "nvidia_peermem").unwrap();
     assert!(
         text.starts_with("INFO") && text.contains("modprobe nvidia-peermem;"),
         "{text}"
     );
-    assert_eq!(said(LiveFacts::default(), "nvidia_peermem"), None);
+    assert_eq!(described(LiveFacts::default(), "nvidia_peermem"), None);
 }
 
 #[test]

@@ -211,7 +211,7 @@ fn a_link_stays_while_an_attachment_on_it_has_a_damaged_file() {
         status.unwrap_err().msg,
     ] {
         let expected =
-            "the interface of fabric/net1 of container c2, whose file in the state directory is damaged";
+            "the interface of fabric/net1 of container c2, whose file in the state directory is damaged; DEL";
         assert!(text.contains(expected), "{text}");
     }
     fixture.del("c2").unwrap();

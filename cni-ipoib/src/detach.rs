@@ -94,13 +94,14 @@ impl Recorded<'_> {
     }
 }
 
-/// Deletes every known link on `side`. Returns their number.
+/// Deletes every known link on `side`. Returns their number, in a pod without those that the journal does not have: a pod may
+/// give its own link the mark.
 ///
 /// # Errors
 /// The kernel refused a request, or the journal cannot be read. Links deleted before stay deleted.
 pub fn delete(kernel: &mut dyn Kernel, side: Side, known: &Known<'_>) -> Result<usize, Error> {
     let found = known_among(links(kernel, side)?, side, known)?;
-    delete_all(kernel, side, &found)
+    delete_all(kernel, side, &found, known)
 }
 
 /// The known links among all of `side`, in the order of deletion. A link may have only the address in the record.
@@ -119,10 +120,17 @@ fn known_among(mut links: Vec<Link>, side: Side, known: &Known<'_>) -> Result<Ve
     Ok(links)
 }
 
-fn delete_all(kernel: &mut dyn Kernel, side: Side, links: &[Link]) -> Result<usize, Error> {
+fn delete_all(
+    kernel: &mut dyn Kernel,
+    side: Side,
+    links: &[Link],
+    known: &Known<'_>,
+) -> Result<usize, Error> {
+    let made = known.made();
+    let counts = |link| side == Side::Host || made.is_empty() || made.iter().any(|made| made.is(link));
     let mut deleted = 0;
     for link in links {
-        deleted += usize::from(delete_link(kernel, side, link)?);
+        deleted += usize::from(delete_link(kernel, side, link)? && counts(link));
     }
     Ok(deleted)
 }
@@ -157,7 +165,7 @@ pub fn delete_returned(
         let host = links(kernel, Side::Host)?;
         let more = may_return_children(&host, master);
         let found = known_among(host, Side::Host, known)?;
-        deleted += delete_all(kernel, Side::Host, &found)?;
+        deleted += delete_all(kernel, Side::Host, &found, known)?;
         // A link without alias may never have been moved, so others may still be returned.
         if found.iter().any(|link| link.alias.is_some()) {
             // The ports of a bond return one after the other, but the kernel holds one lock for all of them,

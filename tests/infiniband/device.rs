@@ -29,8 +29,9 @@ const SETTINGS: [&str; 8] = [
 ];
 
 /// What a pod may change on its link. With an MTU below 1280 bytes the link has no IPv6.
-const BY_POD: [&str; 9] = [
+const BY_POD: [&str; 10] = [
     "link set net1 group 7",
+    "link set net1 broadcast BROADCAST",
     "link set net1 mtu 1000",
     "link set net1 arp off",
     "link set net1 multicast off",
@@ -92,8 +93,10 @@ fn changed_by_its_pod(node: &Node, link: &str) {
     for dies in [false, true] {
         let pod = node.pod();
         pod.attach(&conf, "net1");
+        // Another address of the same length.
+        let broadcast = pod.link("net1").broadcast.to_string().replace("ff:ff", "ff:fe");
         for words in BY_POD {
-            pod.ip(words);
+            pod.ip(&words.replace("BROADCAST", &broadcast));
         }
         // Linux 5.10 forgets to which namespace an altname of a returned link belongs, and cannot remove it.
         if !(dies && uname().unwrap().release().as_bytes().starts_with(b"5.10.")) {

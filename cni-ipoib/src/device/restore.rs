@@ -130,7 +130,11 @@ fn restore_name(
         .link(Side::Host, &was.name)
         .step(|| format!("look up {} on the host", was.name))?;
     if let Some(holder) = holder.filter(|holder| holder.index != link.index) {
-        let Some(its) = others.iter().find(|other| other.is(&holder)) else {
+        let aside = match others.iter().find(|other| other.is(&holder)) {
+            Some(its) => Some(temporary(its)),
+            None => is_returned_child(&holder).then(|| temporary(&Hardware::of(&holder, None))),
+        };
+        let Some(aside) = aside else {
             tracing::warn!(
                 name = was.name,
                 is = link.name,
@@ -138,10 +142,16 @@ fn restore_name(
             );
             return Ok(false);
         };
-        set_name(kernel, &holder, &temporary(its))?;
+        set_name(kernel, &holder, &aside)?;
     }
     set_name(kernel, link, &was.name)?;
     Ok(true)
+}
+
+/// Whether `link`, on the host, is a child that the kernel returned from a pod, with the name it had there. The DEL of that pod
+/// finds it under any name. A child in creation has a temporary name.
+fn is_returned_child(link: &Link) -> bool {
+    link.kind.as_deref() == Some("ipoib") && link.parent.is_some() && !link.up
 }
 
 /// Renames a link. Before Linux 6.2 a link that is up cannot be renamed.
@@ -239,8 +249,8 @@ fn restore_mtu_and_packet_settings(
     Ok(())
 }
 
-/// Restores the flags, such as `arp`, the length of the queue, the link mode and the limits of packets, and removes the
-/// programs of the pod. The kernel keeps all these on a link that changes its namespace.
+/// Restores the flags, such as `arp`, the length of the queue, the link mode, the broadcast address and the limits of packets,
+/// and removes the programs of the pod. The kernel keeps all these on a link that changes its namespace.
 fn restore_packet_settings(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) {
     let Some(packets) = &was.packets else {
         return;
@@ -251,6 +261,11 @@ fn restore_packet_settings(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot)
         link_mode: (packets.link_mode != link.link_mode).then_some(packets.link_mode),
         ..LinkChange::default()
     };
+    let broadcast = packets.broadcast.as_ref().filter(|was| **was != link.broadcast);
+    let broadcast = broadcast.map(|broadcast| LinkChange {
+        broadcast: Some(broadcast),
+        ..LinkChange::default()
+    });
     let is_changed =
         (packets.flags, packets.tx_queue, packets.link_mode) != (link.flags, link.tx_queue, link.link_mode);
     let is_known = packets.limits != PacketLimits::default();
@@ -265,6 +280,7 @@ fn restore_packet_settings(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot)
     for change in is_changed
         .then_some(settings)
         .into_iter()
+        .chain(broadcast)
         .chain(limits)
         .chain(without)
     {

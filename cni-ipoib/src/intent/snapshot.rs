@@ -25,6 +25,9 @@ pub struct PacketSettings {
     /// administrator's link has 0.
     #[serde(default)]
     pub link_mode: u8,
+    /// The hardware address of broadcasts; `None` in a snapshot of an earlier version.
+    #[serde(default)]
+    pub broadcast: Option<HwAddress>,
     /// How large the packets are that the kernel builds and joins; no limits in a snapshot of an earlier version.
     #[serde(default)]
     pub limits: PacketLimits,
@@ -42,6 +45,7 @@ impl PacketSettings {
             flags: link.flags,
             tx_queue: link.tx_queue,
             link_mode: link.link_mode,
+            broadcast: Some(link.broadcast.clone()),
             limits: link.limits,
             xdp: !link.xdp.is_empty(),
             tcx,

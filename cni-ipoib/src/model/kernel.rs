@@ -532,6 +532,9 @@ fn change_packet_settings(link: &mut Link, change: &LinkChange<'_>) {
     change.link_mode.inspect(|mode| link.link_mode = *mode);
     change.limits.inspect(|limits| link.limits = *limits);
     change
+        .broadcast
+        .inspect(|address| link.broadcast = (*address).clone());
+    change
         .without_xdp
         .inspect(|mode| link.xdp.retain(|other| other != mode));
 }

@@ -24,6 +24,9 @@ pub(super) const IFLA_ALT_IFNAME: u16 = 53;
 /// The kind of an attribute without its flags (`NLA_TYPE_MASK`).
 const KIND: u16 = 0x3fff;
 
+/// The longest value of an attribute, whose length is 16 bits and counts its header.
+const MOST: usize = u16::MAX as usize - 4;
+
 /// The character for the byte 0.
 const FIRST: u32 = 0xf700;
 
@@ -91,18 +94,21 @@ fn escape_attributes(whole: &[u8]) -> Cow<'_, [u8]> {
             IFLA_PROP_LIST => escape_attributes(value),
             _ => value.into(),
         };
-        let Ok(new_length) = u16::try_from(4 + text.len()) else {
+        let parts = parts(&text);
+        if parts.iter().any(|part| part.len() > MOST) {
             break;
-        };
+        }
         let behind = &rest[length.next_multiple_of(4).min(rest.len())..];
         match &mut escaped {
             Cow::Borrowed(_) if *text == *value => escaped = (&whole[..whole.len() - behind.len()]).into(),
             _ => {
                 let escaped = escaped.to_mut();
-                escaped.extend(new_length.to_ne_bytes());
-                escaped.extend([*c, *d]);
-                escaped.extend(&*text);
-                escaped.resize(escaped.len().next_multiple_of(4), 0);
+                for part in parts {
+                    escaped.extend(u16::try_from(4 + part.len()).unwrap_or(u16::MAX).to_ne_bytes());
+                    escaped.extend([*c, *d]);
+                    escaped.extend(part);
+                    escaped.resize(escaped.len().next_multiple_of(4), 0);
+                }
             }
         }
         rest = behind;
@@ -111,6 +117,27 @@ fn escape_attributes(whole: &[u8]) -> Cow<'_, [u8]> {
         Cow::Borrowed(_) => whole.into(),
         Cow::Owned(escaped) => [&escaped, rest].concat().into(),
     }
+}
+
+/// The value as parts that fit into an attribute each. The kernel's list of altnames may be as long as an attribute can be, and
+/// the escaped list is longer. A value that fits is one part; a longer one is a list of attributes.
+fn parts(value: &[u8]) -> Vec<&[u8]> {
+    let (mut parts, mut begin, mut end) = (Vec::new(), 0, 0);
+    while value.len() - begin > MOST {
+        let Some([a, b, ..]) = value[end..].first_chunk::<4>() else {
+            break;
+        };
+        let length = usize::from(u16::from_ne_bytes([*a, *b]))
+            .max(4)
+            .next_multiple_of(4);
+        if end > begin && end + length - begin > MOST {
+            parts.push(&value[begin..end]);
+            begin = end;
+        }
+        end = (end + length).min(value.len());
+    }
+    parts.push(&value[begin..]);
+    parts
 }
 
 #[cfg(test)]

@@ -100,6 +100,31 @@ fn a_link_that_the_pod_moved_away_and_back_is_deleted_whatever_its_mark() {
     }
 }
 
+/// The kernel returns the link after DEL of a pod that moved the link into a namespace of its own.
+#[test]
+fn a_bond_of_the_pod_with_the_mark_does_not_count_as_the_link_that_returns_later() {
+    let fixture = Fixture::new();
+    let before = fixture.kernel.state();
+    fixture.add("c1").unwrap();
+    {
+        let mut model = fixture.kernel.set();
+        let mark = Mark::new("fabric", &attachment("c1"));
+        let mut link = model.state.pod.remove(0);
+        let decoy = Link {
+            alias: Some(mark.alias),
+            group: mark.group,
+            ..of_kind("bond", ethernet(70, "d"))
+        };
+        model.state.pod.push(decoy);
+        (link.name, link.alias, link.group, link.up) = ("net1".to_owned(), None, 0, false);
+        model.late = vec![(2, link)];
+    }
+    fixture.del("c1").unwrap();
+    assert_eq!(fixture.kernel.get().late, [], "DEL awaits the link");
+    let after = fixture.kernel.state();
+    assert_eq!((after.host, after.pod), (before.host, Vec::new()));
+}
+
 /// The HCA gave the queue pair of a deleted link to the link of the next attachment in the same pod.
 #[test]
 fn the_link_of_another_attachment_with_the_same_queue_pair_stays() {

@@ -37,6 +37,7 @@ fn change_by_pod(fixture: &Fixture) {
         (link.link_mode, link.limits.gso_max_size) = (1, Some(4000));
         link.xdp = vec![XdpMode::Generic, XdpMode::Driver];
         link.group = 7;
+        link.broadcast = "02:00:00:00:00:01".parse().unwrap();
     }
 }
 
@@ -231,6 +232,25 @@ fn a_pod_is_removed_though_another_link_has_the_name() {
     let ours = state.host.iter().find(|link| link.index == 6).unwrap();
     assert!(ours.name.starts_with("rn") && ours.up, "{ours:?}");
     assert!(state.left.sysctls.iter().any(|(of, _)| *of == ours.name));
+}
+
+/// The kernel returns the child of a dead pod under the name that it had there.
+#[test]
+fn a_link_gets_its_name_back_from_a_child_that_another_pod_called_so() {
+    for link in ["ib0", "ens1"] {
+        let fixture = fixture(WAYS[0]);
+        let before = host(&fixture);
+        add(&fixture, link).unwrap();
+        let child = Link {
+            parent: Some(5),
+            up: false,
+            ..ipoib(40, link, 0xffff)
+        };
+        fixture.kernel.set().state.host.push(child);
+        fixture.del("c1").unwrap();
+        fixture.kernel.set().state.host.retain(|link| link.index != 40);
+        assert_eq!(host(&fixture), before, "{link}");
+    }
 }
 
 #[test]

@@ -111,6 +111,8 @@ pub struct LinkChange<'a> {
     pub ipv4: Option<Ipv4Settings>,
     /// Hardware address.
     pub address: Option<&'a HwAddress>,
+    /// Hardware address of broadcasts.
+    pub broadcast: Option<&'a HwAddress>,
     /// Group.
     pub group: Option<u32>,
     /// The flags of [`Link::flags`](super::link::Link::flags).
@@ -251,6 +253,10 @@ impl LinkChange<'_> {
         attributes.extend(
             self.address
                 .map(|address| LinkAttribute::Address(address.as_bytes().to_vec())),
+        );
+        attributes.extend(
+            self.broadcast
+                .map(|address| LinkAttribute::Broadcast(address.as_bytes().to_vec())),
         );
         attributes.extend(self.group.map(LinkAttribute::Group));
         attributes.extend(self.master.map(LinkAttribute::Controller));

@@ -4,6 +4,7 @@ use super::{NEW_LINK, bytes, escape, escape_link};
 use crate::mutate;
 use netlink_packet_core::{NetlinkDeserializable, NetlinkHeader};
 use netlink_packet_route::RouteNetlinkMessage as Message;
+use netlink_packet_route::link::{LinkAttribute, Prop};
 
 fn escaped(text: &[u8]) -> String {
     String::from_utf8(escape(text).into_owned()).unwrap()
@@ -65,6 +66,40 @@ fn a_link_with_texts_that_are_not_utf8_is_read() {
     header.message_type = NEW_LINK;
     Message::deserialize(&header, &odd).unwrap_err();
     Message::deserialize(&header, &read).unwrap();
+}
+
+/// Each byte that is not UTF-8 becomes three, so the escaped list does not fit into one attribute.
+#[test]
+fn a_link_with_hundreds_of_altnames_that_are_not_utf8_is_read() {
+    let name = |at: usize| [&[0xff; 120][..], format!("{at:03}\0").as_bytes()].concat();
+    let list = (0..400)
+        .flat_map(|at| attribute(53, &name(at)))
+        .collect::<Vec<u8>>();
+    let link = [
+        vec![0; 16],
+        attribute(3, b"net1\0"),
+        attribute(0x8000 + 52, &list),
+        attribute(20, b"mine"),
+    ]
+    .concat();
+    let mut header = NetlinkHeader::default();
+    header.message_type = NEW_LINK;
+    let Ok(Message::NewLink(read)) = Message::deserialize(&header, &escape_link(&link)) else {
+        panic!("the link is not decoded");
+    };
+    assert_eq!(
+        read.attributes.last(),
+        Some(&LinkAttribute::IfAlias("mine".to_owned()))
+    );
+    let lists = read.attributes.iter().filter_map(|attribute| match attribute {
+        LinkAttribute::PropList(list) => Some(list),
+        _ => None,
+    });
+    let names = lists.flatten().filter_map(|property| match property {
+        Prop::AltIfName(name) => Some([bytes(name), vec![0]].concat()),
+        _ => None,
+    });
+    assert_eq!(names.collect::<Vec<_>>(), (0..400).map(name).collect::<Vec<_>>());
 }
 
 #[test]

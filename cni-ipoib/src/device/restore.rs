@@ -8,8 +8,8 @@
 use super::guids::has_port;
 use crate::error::{Error, Step};
 use crate::intent::{Hardware, Snapshot};
-use crate::kernel::{Kernel, Side, links};
-use common::netlink::{HwAddress, IPV6_MIN_MTU, Link, LinkChange, LinkLayer, PacketLimits};
+use crate::kernel::{Kernel, Side, link_by_index, links};
+use common::netlink::{HwAddress, IPV6_MIN_MTU, Link, LinkChange, LinkInfo, LinkLayer, PacketLimits};
 
 /// The link on `side`; `None` if it is not there.
 ///
@@ -142,7 +142,16 @@ fn restore_name(
             );
             return Ok(false);
         };
-        set_name(kernel, &holder, &aside)?;
+        tracing::warn!(
+            name = was.name,
+            renamed = aside,
+            "another link had taken the name of the returned link, and is renamed"
+        );
+        if let Err(error) = set_name(kernel, &holder, &aside)
+            && link_by_index(kernel, Side::Host, holder.index)?.is_some()
+        {
+            return Err(error);
+        }
     }
     set_name(kernel, link, &was.name)?;
     Ok(true)
@@ -261,9 +270,10 @@ fn restore_packet_settings(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot)
         link_mode: (packets.link_mode != link.link_mode).then_some(packets.link_mode),
         ..LinkChange::default()
     };
-    let broadcast = packets.broadcast.as_ref().filter(|was| **was != link.broadcast);
-    let broadcast = broadcast.map(|broadcast| LinkChange {
-        broadcast: Some(broadcast),
+    let broadcast = packets.broadcast.as_ref().map(|was| broadcast(was, link));
+    let broadcast = broadcast.as_ref().filter(|address| **address != link.broadcast);
+    let broadcast = broadcast.map(|address| LinkChange {
+        broadcast: Some(address),
         ..LinkChange::default()
     });
     let is_changed =
@@ -291,6 +301,16 @@ fn restore_packet_settings(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot)
     if packets.tcx == Some(false) {
         remove_tcx(kernel, link, was);
     }
+}
+
+/// The broadcast address `was` with the present P_Key of an `IPoIB` link: the kernel writes it into the address if the subnet manager
+/// changes it (`update_parent_pkey` of `ipoib_ib.c`).
+fn broadcast(was: &HwAddress, link: &Link) -> HwAddress {
+    let mut bytes = was.as_bytes().to_vec();
+    if let (LinkInfo::Ipoib { pkey, .. }, Some(of_pkey)) = (&link.info, bytes.get_mut(8..10)) {
+        of_pkey.copy_from_slice(&pkey.0.to_be_bytes());
+    }
+    HwAddress::new(bytes)
 }
 
 fn remove_tcx(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) {

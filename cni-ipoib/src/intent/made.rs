@@ -60,6 +60,12 @@ impl Made {
             && link.parent_netnsid.is_some() == self.outside
     }
 
+    /// Whether `link` has the recorded index and queue pair. Both are those of one `IPoIB` child in the namespace that ADD used.
+    pub fn is_pair_of(&self, link: &Link) -> bool {
+        let pair = self.address.queue_pair();
+        self.has_index_of(link) && pair.is_some() && pair == link.address.queue_pair()
+    }
+
     /// The index of the parent. The kernel reports none for an `IPoIB` child with its parent's index.
     fn parent_of(&self, index: u32, parent: Option<u32>) -> Option<u32> {
         parent.or((self.kind == "ipoib").then_some(index))

@@ -8,7 +8,7 @@ use crate::device::guids::has_port;
 use crate::device::repair::restore_returned;
 use crate::device::restore::{delete_links_on, find, leave_pod};
 use crate::error::{DeviceError, Error, Step};
-use crate::intent::{Snapshot, is_made_by_software};
+use crate::intent::{Made, Snapshot, is_made_by_software};
 use crate::journal::{NodeLock, Written, others};
 use crate::kernel::{Kernel, Side, links};
 use crate::mark::Mark;
@@ -51,7 +51,7 @@ pub(super) fn return_link(caller: &Caller<'_>, target: &DetachTarget<'_>) -> Res
         };
         let mut kernel = node.kernel(Some(&netns))?;
         policy::remove(&mut *kernel, table)?;
-        if let Some(link) = find_in_pod(&mut *kernel, was, &others)? {
+        if let Some(link) = find_in_pod(&mut *kernel, was, &others, netns.id())? {
             let is_of_pod = |child: &Link| !others.iter().any(|of| of.has_in(netns.id(), child));
             delete_links_on(&mut *kernel, Side::Pod, &link, is_of_pod)?;
             leave_pod(&mut *kernel, &link, was)?;
@@ -159,10 +159,19 @@ impl Returning<'_> {
 }
 
 /// The link in the pod. A pod may change the GUID in the address of an `IPoIB` link. Then the device identifies the link, or
-/// before Linux 5.14 the queue pair, unless it is the link of another attachment.
-fn find_in_pod(kernel: &mut dyn Kernel, was: &Snapshot, others: &[Written]) -> Result<Option<Link>, Error> {
+/// before Linux 5.14 the queue pair, unless it is the link of another attachment. A child of another attachment in the namespace
+/// `netns` may report no parent.
+fn find_in_pod(
+    kernel: &mut dyn Kernel,
+    was: &Snapshot,
+    others: &[Written],
+    netns: (u64, u64),
+) -> Result<Option<Link>, Error> {
     let hardware = &was.hardware;
     let mut all = links(kernel, Side::Pod)?;
+    let in_pod = others.iter().filter(|of| of.intent.netns_id == netns);
+    let children: Vec<&Made> = in_pod.flat_map(|of| &of.intent.made).collect();
+    all.retain(|link| !children.iter().any(|made| made.is_pair_of(link)));
     if let Some(at) = all.iter().position(|link| hardware.is(link)) {
         return Ok(Some(all.swap_remove(at)));
     }

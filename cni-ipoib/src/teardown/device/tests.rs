@@ -234,6 +234,42 @@ fn a_pod_is_removed_though_another_link_has_the_name() {
     assert!(state.left.sysctls.iter().any(|(of, _)| *of == ours.name));
 }
 
+/// A child reports no parent if its index is that of the parent on the host. A DEL that was killed after the link had left the pod
+/// is repeated.
+#[test]
+fn del_of_a_whole_link_leaves_the_child_of_another_attachment_in_the_same_pod() {
+    let fixture = fixture(WAYS[0]);
+    let before = host(&fixture);
+    add(&fixture, "ib0").unwrap();
+    let child = {
+        let state = &mut fixture.kernel.set().state;
+        let whole = state.pod.remove(0);
+        let pair: HwAddress = "00:00:20:77:fe:80:00:00:00:00:00:00:24:8a:07:03:00:b4:0c:5e"
+            .parse()
+            .unwrap();
+        let child = Link {
+            index: 9,
+            name: "net2".to_owned(),
+            address: pair,
+            ..whole.clone()
+        };
+        state.host.push(Link { up: false, ..whole });
+        state.pod.push(child.clone());
+        child
+    };
+    let made = vec![Made::of(&child)];
+    fixture
+        .entry("c2")
+        .begin(Intent {
+            made,
+            ..fixture.intent()
+        })
+        .unwrap();
+    fixture.del("c1").unwrap();
+    assert_eq!(fixture.kernel.state().pod, [child]);
+    assert_eq!(host(&fixture), before);
+}
+
 /// The kernel returns the child of a dead pod under the name that it had there.
 #[test]
 fn a_link_gets_its_name_back_from_a_child_that_another_pod_called_so() {

@@ -94,8 +94,8 @@ impl Recorded<'_> {
     }
 }
 
-/// Deletes every known link on `side`. Returns their number, in a pod without those that the journal does not have: a pod may
-/// give its own link the mark.
+/// Deletes every known link on `side`. Returns their number. A pod may give a link of its own the mark. So if the journal has
+/// recorded links, only these count in a pod.
 ///
 /// # Errors
 /// The kernel refused a request, or the journal cannot be read. Links deleted before stay deleted.

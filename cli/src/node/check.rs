@@ -271,8 +271,8 @@ fn addressing(port: &PortFacts) -> Vec<Finding> {
     all
 }
 
-/// A RoCE port on which programs in pods see each other's addresses and choose by themselves. NCCL takes the first IPv4 address
-/// of RoCE v2 (`ncclIbGetGidIndex`). With `MLNX_OFED` the host and each pod can use only their own.
+/// A RoCE port of pods whose GID table has several IPv4 addresses. NCCL takes the first one of RoCE v2 for each pod
+/// (`ncclIbGetGidIndex`). With `MLNX_OFED` the host and each pod can use only their own.
 fn addresses_of_others(facts: &NodeFacts, port: &PortFacts) -> Option<Finding> {
     let has_pods = port.users.iter().any(|user| matches!(user, User::Attachment(_)));
     if facts.shared != Some(true) || port.port.layer != PortLayer::Ethernet || !has_pods {

@@ -90,8 +90,8 @@ fn permanent(link: &Link) -> HwAddress {
 /// parent. A child in a pod reports no parent if the parent has the same index on the host. A pod can change every other
 /// property that distinguishes such a child from a whole link.
 ///
-/// Invariant: no pod has such a child and its parent, because ADD does not move a link that has a child. A caller that looks for
-/// the link of another port excludes the recorded children ([`Made::is_pair_of`](super::Made::is_pair_of)).
+/// Invariant: no pod has such a child and its parent, because ADD does not move a link that has a child. A caller that
+/// searches a pod excludes the recorded children ([`Made::is_pair_of`](super::Made::is_pair_of)).
 pub fn is_made_by_software(link: &Link) -> bool {
     match link.kind.as_deref() {
         None | Some("ipoib") => link.parent.is_some(),

@@ -94,14 +94,14 @@ fn escape_attributes(whole: &[u8]) -> Cow<'_, [u8]> {
             IFLA_PROP_LIST => escape_attributes(value),
             _ => value.into(),
         };
-        let parts = parts(&text);
-        if parts.iter().any(|part| part.len() > MOST) {
-            break;
-        }
         let behind = &rest[length.next_multiple_of(4).min(rest.len())..];
         match &mut escaped {
             Cow::Borrowed(_) if *text == *value => escaped = (&whole[..whole.len() - behind.len()]).into(),
             _ => {
+                let parts = parts(&text);
+                if parts.iter().any(|part| part.len() > MOST) {
+                    break;
+                }
                 let escaped = escaped.to_mut();
                 for part in parts {
                     escaped.extend(u16::try_from(4 + part.len()).unwrap_or(u16::MAX).to_ne_bytes());

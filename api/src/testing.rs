@@ -13,6 +13,7 @@ use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
 use std::future::pending;
+use std::sync::{Arc, Mutex};
 use tower::service_fn;
 
 /// The command line of a manifest's container: its command, its arguments, and the flag of each environment variable. A value
@@ -111,4 +112,25 @@ pub fn scripted_clients(mut answer: impl FnMut(&str) -> (u16, Value) + Send + 's
         std::future::ready(Ok::<_, std::io::Error>(response))
     });
     Client::new(scripted, "default").into()
+}
+
+/// Clients of an API server that answers each request, given by method, URI and body, with a status code and an object. A request
+/// without a body has `null`.
+///
+/// # Panics
+/// Without a tokio runtime.
+pub fn answering_clients(answer: impl FnMut(&str, &str, &Value) -> (u16, Value) + Send + 'static) -> Clients {
+    let answer = Arc::new(Mutex::new(answer));
+    let answering = service_fn(move |request: Request<Body>| {
+        let answer = answer.clone();
+        async move {
+            let (method, uri) = (request.method().to_string(), request.uri().to_string());
+            let body = request.into_body().collect_bytes().await.unwrap();
+            let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+            let (code, object) = (answer.lock().unwrap())(&method, &uri, &body);
+            let body = Body::from(object.to_string().into_bytes());
+            Ok::<_, std::io::Error>(Response::builder().status(code).body(body).unwrap())
+        }
+    });
+    Client::new(answering, "default").into()
 }

@@ -40,7 +40,7 @@ impl Leader {
         let status = pool.status.clone().unwrap_or_default();
         let number = status.number_of(&pool.spec, generation);
         let accepted = match AcceptedPool::new(pool, &pool.spec, number) {
-            Err(error) => return self.write_status(pool, Accepted::Invalid(error)).await,
+            Err(error) => return self.reject(pool, Accepted::Invalid(error)).await,
             Ok(accepted) => accepted,
         };
         if !pool.finalizers().iter().any(|name| name == FINALIZER) {
@@ -49,8 +49,29 @@ impl Leader {
             self.context.api.replace_metadata(&wanted).await?;
             return Ok(());
         }
-        let accepted = self.accept(pool, accepted).await?;
-        self.write_status(pool, accepted).await
+        match self.accept(pool, accepted).await? {
+            accepted @ (Accepted::Yes(..) | Accepted::Later) => self.write_status(pool, accepted).await,
+            rejected => self.reject(pool, rejected).await,
+        }
+    }
+
+    /// Writes that the spec is not accepted, and keeps the earlier spec listed. A spec between the two may have been listed
+    /// although its status was never written. Nodes would then reject every claim, because the list names a newer spec than the
+    /// one in force.
+    ///
+    /// Safety: the number in the list becomes smaller. Nodes claim only by the spec in force, so no node has claimed by the number
+    /// that is removed. Addresses that the spec in force adds to the list are searched for blocks and objects like those of an edit.
+    async fn reject(&mut self, pool: &IpPool, rejected: Accepted) -> Result<(), ReconcileError> {
+        if let Some(in_force) = AcceptedPool::of(pool)?
+            && let Accepted::Conflict(why) | Accepted::Refused(why) = self.accept(pool, in_force).await?
+        {
+            tracing::warn!(
+                pool = pool.name_any(),
+                why,
+                "listing the spec in force again failed; retrying"
+            );
+        }
+        self.write_status(pool, rejected).await
     }
 
     /// Whether the watch shows the pool listed exactly as its spec requires. Then no request is needed. A late watch does

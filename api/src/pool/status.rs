@@ -60,15 +60,17 @@ impl IpPoolStatus {
             return now;
         }
         let observed = self.observed_generation.filter(|_| self.accepted.is_some());
-        let reported = now.max(observed.unwrap_or_default());
-        if generation > reported {
-            generation
-        } else {
-            reported
-                .saturating_add(1)
-                .max(generation.saturating_add(NUMBER_GAP))
-        }
+        number_after(now.max(observed.unwrap_or_default()), generation)
     }
+}
+
+/// The number of a spec of this `metadata.generation`, if nodes may report every number up to `reported` for other specs.
+pub fn number_after(reported: i64, generation: i64) -> i64 {
+    if generation > reported {
+        return generation;
+    }
+    let next = reported.saturating_add(1);
+    next.max(generation.saturating_add(NUMBER_GAP))
 }
 
 /// The requests of one node to the controller. An absent member is written as null, which a merge patch removes.

@@ -7,6 +7,7 @@ use api::accepted_pool::AcceptedPool;
 use api::block_layout::BlockCidr;
 use api::convert::cidr_of;
 use api::listing::{Listing, check, entry, with_intervals_of};
+use api::pool::number_after;
 use api::requests::{ApiError, ReconcileError, WriteResult};
 use api::{AddressSpace, AddressSpaceSpec, IpAddress, IpBlock, IpPool};
 use common::cni::Error;
@@ -15,6 +16,10 @@ use std::net::IpAddr;
 
 /// The finalizer that keeps a pool while nodes have blocks or addresses of it.
 pub(super) const FINALIZER: &str = "rdmanet.io/addresses-in-use";
+
+/// The greatest number in the report of a block that counts. Greater ones are false: with them, a stolen token of a node could use up
+/// the numbers of a pool.
+const MAX_NOTED: i64 = i64::MAX / 2;
 
 /// Whether a spec was accepted.
 pub(super) enum Accepted {
@@ -36,9 +41,7 @@ impl Leader {
         if pool.metadata.deletion_timestamp.is_some() {
             return self.finalize(pool).await;
         }
-        let generation = pool.metadata.generation.unwrap_or_default();
-        let status = pool.status.clone().unwrap_or_default();
-        let number = status.number_of(&pool.spec, generation);
+        let number = self.number_of(pool).await?;
         let accepted = match AcceptedPool::new(pool, &pool.spec, number) {
             Err(error) => return self.reject(pool, Accepted::Invalid(error)).await,
             Ok(accepted) => accepted,
@@ -53,6 +56,33 @@ impl Leader {
             accepted @ (Accepted::Yes(..) | Accepted::Later) => self.write_status(pool, accepted).await,
             rejected => self.reject(pool, rejected).await,
         }
+    }
+
+    /// The number that the spec of `pool` has when it is accepted.
+    ///
+    /// Invariant: the first number of a pool is greater than each number of an earlier pool of its name. Nodes compare their reports
+    /// by the name of the pool. If a person has removed the finalizer of the earlier pool, blocks of it are left. Their owners have
+    /// reported its numbers, and may still report the last one, which the address space has.
+    async fn number_of(&self, pool: &IpPool) -> Result<i64, ReconcileError> {
+        let generation = pool.metadata.generation.unwrap_or_default();
+        let status = pool.status.clone().unwrap_or_default();
+        if status.accepted.is_some() {
+            return Ok(status.number_of(&pool.spec, generation));
+        }
+        let name = pool.name_any();
+        let blocks: Vec<IpBlock> = self.context.api.list(&format!("spec.pool={name}")).await?;
+        let noted = blocks
+            .iter()
+            .filter_map(|block| block.status.as_ref()?.observed_generation);
+        let noted = noted.filter(|noted| *noted <= MAX_NOTED);
+        let spaces: Vec<AddressSpace> = self.context.api.list("").await?;
+        let entries = spaces.iter().flat_map(|space| &space.spec.pools);
+        // If the pool itself is listed already, it may keep that number.
+        let listed = entries
+            .filter(|listed| listed.name == name)
+            .map(|listed| listed.generation - i64::from(pool.uid().as_ref() == Some(&listed.uid)));
+        let reported = noted.chain(listed).max().unwrap_or_default();
+        Ok(number_after(reported, generation))
     }
 
     /// Writes that the spec is not accepted, and keeps the earlier spec listed. A spec between the two may have been listed

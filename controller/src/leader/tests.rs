@@ -69,27 +69,37 @@ fn space_with(number: i64, last: &str) -> Value {
     })
 }
 
-/// What the address space lists after a round with such a pool, if the round wrote it.
-async fn written_space(space: Value) -> Option<Value> {
-    let written = Arc::new(Mutex::new(None));
+/// The writes of a round with `pool`, by URI. The API server has this address space and these blocks, and rejects each status.
+async fn writes_of(pool: &IpPool, space: Value, blocks: Value) -> HashMap<String, Value> {
+    let written = Arc::new(Mutex::new(HashMap::new()));
     let seen = written.clone();
     let clients = answering_clients(move |method, uri, body| {
-        let status = |code| json!({ "kind": "Status", "status": "Failure", "code": code });
+        let list = |items: Value| (200, json!({ "kind": "List", "metadata": {}, "items": items }));
+        if method != "GET" {
+            let path = uri
+                .trim_end_matches('?')
+                .rsplit("v1alpha1/")
+                .next()
+                .unwrap_or_default();
+            seen.lock().unwrap().insert(path.to_owned(), body.clone());
+        }
         match method {
-            "PATCH" if uri.contains("/addressspaces/") => {
-                *seen.lock().unwrap() = Some(body["spec"]["pools"].clone());
-                (200, space.clone())
-            }
-            "GET" if uri.contains("/addressspaces/") => (200, space.clone()),
-            "GET" => (200, json!({ "kind": "List", "metadata": {}, "items": [] })),
-            _ => (409, status(409)),
+            "GET" | "PATCH" if uri.contains("/addressspaces/") => (200, space.clone()),
+            "GET" if uri.contains("/addressspaces") => list(json!([space])),
+            "GET" if uri.contains("/ipblocks") => list(blocks.clone()),
+            "GET" => list(json!([])),
+            _ => (409, json!({ "kind": "Status", "status": "Failure", "code": 409 })),
         }
     });
     let (mut leader, _supervisor) = leader(clients);
-    Box::pin(leader.reconcile(&pool_with_an_invalid_edit()))
-        .await
-        .unwrap();
-    written.lock().unwrap().take()
+    Box::pin(leader.reconcile(pool)).await.unwrap();
+    std::mem::take(&mut written.lock().unwrap())
+}
+
+/// What the address space lists after a round with a pool whose edit is invalid, if the round wrote it.
+async fn written_space(space: Value) -> Option<Value> {
+    let writes = writes_of(&pool_with_an_invalid_edit(), space, json!([])).await;
+    Some(writes.get("addressspaces/default")?["spec"]["pools"].clone())
 }
 
 /// Otherwise every claim would be rejected until a valid edit: the list names a newer spec than nodes have.
@@ -119,4 +129,48 @@ async fn the_spec_in_force_is_not_listed_again_over_addresses_of_another_pool() 
     other["stretches"] = json!([{ "first": "10.1.0.128", "last": "10.1.0.255" }]);
     space["spec"]["pools"].as_array_mut().unwrap().insert(0, other);
     assert_eq!(written_space(space).await, None);
+}
+
+/// The first number of a new pool `rail0`, beside this entry of an earlier pool of the name and a block with this report.
+async fn first_number(entry: Option<i64>, uid: &str, noted: Option<i64>) -> i64 {
+    let mut pool = pool_with_an_invalid_edit();
+    pool.spec.block_size.v4 = 16;
+    pool.metadata.generation = Some(1);
+    pool.status = None;
+    let mut space = space_with(entry.unwrap_or_default(), "10.1.0.255");
+    space["spec"]["pools"][0]["uid"] = json!(uid);
+    if entry.is_none() {
+        space["spec"]["pools"] = json!([]);
+    }
+    let blocks = json!([{
+        "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPBlock",
+        "metadata": { "name": "default-4-0a010000-28" },
+        "spec": {
+            "pool": "rail0", "cidr": "10.1.0.0/28", "owner": { "node": "n", "nodeUID": "u" }, "state": "Active",
+            "epoch": 1, "quarantineSeconds": 60,
+        },
+        "status": { "used": 0, "free": 16, "observedGeneration": noted },
+    }]);
+    let writes = writes_of(&pool, space, if noted.is_some() { blocks } else { json!([]) }).await;
+    let number = writes["ippools/rail0/status"]["status"]["acceptedGeneration"].clone();
+    if let Some(space) = writes.get("addressspaces/default") {
+        assert_eq!(space["spec"]["pools"][0]["generation"], number);
+    }
+    number.as_i64().unwrap()
+}
+
+/// Otherwise a report about the earlier pool would count as one about the new pool, and a node could use a reserved address while
+/// the owner of its block allocates it.
+#[tokio::test]
+async fn a_pool_created_again_has_another_number_than_every_spec_of_the_earlier_one() {
+    assert_eq!(first_number(None, "", None).await, 1);
+    assert_eq!(first_number(None, "", Some(1)).await, 1001);
+    assert_eq!(first_number(None, "", Some(1001)).await, 1002);
+    // A node may report the number in the list later.
+    assert_eq!(first_number(Some(1), "uid-earlier", None).await, 1001);
+    assert_eq!(first_number(Some(2000), "uid-earlier", Some(7)).await, 2001);
+    // The pool itself is listed, and its status was not written yet.
+    assert_eq!(first_number(Some(1001), "uid-rail0", None).await, 1001);
+    // No node reports such a number, and no number would be left above it.
+    assert_eq!(first_number(None, "", Some(i64::MAX)).await, 1);
 }

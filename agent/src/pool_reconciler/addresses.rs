@@ -144,7 +144,8 @@ impl Addresses {
                 match there {
                     // Our own object: the response to its CREATE was lost.
                     Some(there)
-                        if there.spec.attachment == wanted.spec.attachment
+                        if there.spec.pool == wanted.spec.pool
+                            && there.spec.attachment == wanted.spec.attachment
                             && there.spec.node == wanted.spec.node =>
                     {
                         self.renewed(api, ip, there).await?
@@ -284,3 +285,6 @@ fn in_use(ip: IpAddr, address: &IpAddress) -> Error {
         ),
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::*;
+use crate::pool_reconciler::testing::registered_node;
+use serde_json::json;
+
+const IP: &str = "10.1.0.5";
+
+/// Binds the address while its object of `pool` exists, with the node and the attachment of the request.
+async fn bind_beside_an_object_of(pool: &'static str) -> Result<IpAddress, Error> {
+    let (context, target, _dir) = registered_node(move |uri| {
+        let address = json!({
+            "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPAddress",
+            "metadata": { "name": "default-4-0a010005", "uid": "1", "resourceVersion": "1" },
+            "spec": {
+                "pool": pool, "address": IP, "block": "10.1.0.0", "node": { "node": "n", "nodeUID": "u" },
+                "state": "Bound",
+                "attachment": { "containerID": "c1", "ifname": "net1", "network": "rail" },
+            },
+        });
+        let block = json!({
+            "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPBlock",
+            "metadata": { "name": "default-4-0a010000-28" },
+            "spec": {
+                "pool": "rail0", "cidr": "10.1.0.0/28", "owner": { "node": "m", "nodeUID": "v" },
+                "state": "Shared", "epoch": 1,
+            },
+        });
+        if uri.contains("/ipblocks/") {
+            (200, block)
+        } else if uri.contains("/ipaddresses/") {
+            (200, address)
+        } else {
+            (409, json!({ "kind": "Status", "status": "Failure", "code": 409 }))
+        }
+    })
+    .await;
+    let accepted = target.accepted.clone().unwrap();
+    let scope = RequestScope {
+        target: &target,
+        accepted: &accepted,
+        pending: None,
+    };
+    let asked = json!({ "containerID": "c1", "ifname": "net1", "network": "rail" });
+    let claimant = Claimant {
+        asked: &serde_json::from_value::<AskedBy>(asked).unwrap(),
+        pod: None,
+        holder: None,
+    };
+    let mut addresses = Addresses::new(context);
+    addresses.bind(scope, IP.parse().unwrap(), &claimant).await
+}
+
+#[tokio::test]
+async fn an_address_object_of_a_lost_response_is_used() {
+    let bound = bind_beside_an_object_of("rail0").await.unwrap();
+    assert_eq!(bound.spec.address, IP);
+}
+
+/// The agent of the node deletes that object when the other pool has no lease of it.
+#[tokio::test]
+async fn an_address_object_of_another_pool_for_the_same_attachment_is_in_use() {
+    let refused = bind_beside_an_object_of("rail1").await.unwrap_err();
+    assert_eq!(refused.code, Code::ADDRESS_IN_USE, "{}", refused.msg);
+}

@@ -5,12 +5,12 @@ use super::context::{PoolContext, Target, address_space, free_local};
 use super::pool_file::{BlockStep, Entry};
 use super::reconcile_block::BlockReconciler;
 use crate::node::local_block;
-use api::IpBlock;
 use api::accepted_pool::AcceptedPool;
 use api::block_layout::{BlockCidr, BlockLayout};
 use api::convert::{block_record, new_block, with_record};
 use api::listing::{admits, find_entry};
 use api::requests::{ApiError, ReconcileError, WriteResult};
+use api::{BlockState, IpBlock};
 use block::claim::{Order, TRIES, seed, tries};
 use block::owner::{Desired, NodeIdentity};
 use block::{BlockRecord, Mode, Owner, Phase};
@@ -390,14 +390,18 @@ impl Claims {
     }
 }
 
-/// Whether the node has as many blocks as `maxBlocksPerNode` allows, not counting the block named `but`.
+/// Whether the node has as many blocks as `maxBlocksPerNode` allows, not counting the block named `but`. A shared block names its
+/// last owner, but all nodes use it.
 fn is_at_limit(blocks: &BlockReconciler, wanted: ClaimTarget<'_>, but: Option<&str>) -> bool {
     let limit = usize::try_from(wanted.accepted.spec.max_blocks_per_node).unwrap_or_default();
-    let own = blocks
-        .known()
-        .all()
-        .values()
-        .filter(|block| block.spec.owner.node == *wanted.me.node && Some(block.name_any().as_str()) != but)
-        .count();
+    let counts = |block: &&IpBlock| {
+        block.spec.owner.node == *wanted.me.node
+            && block.spec.state != BlockState::Shared
+            && Some(block.name_any().as_str()) != but
+    };
+    let own = blocks.known().all().values().filter(counts).count();
     limit > 0 && own >= limit
 }
+
+#[cfg(test)]
+mod tests;

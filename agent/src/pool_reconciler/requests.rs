@@ -281,7 +281,8 @@ impl PoolReconciler {
             Claimed::Limit => Error::new(
                 Code::EXHAUSTED,
                 format!(
-                    "pool {pool}: this node has {blocks} blocks, as many as spec.maxBlocksPerNode allows, and no address is free in them; raise it or remove pods ({numbers})"
+                    "pool {pool}: this node has as many blocks as spec.maxBlocksPerNode allows ({}), and no address is free in them; raise it or remove pods ({numbers})",
+                    scope.accepted.spec.max_blocks_per_node
                 ),
             ),
             Claimed::Unlisted | Claimed::Yes => Error::new(

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::*;
+use crate::pool_reconciler::testing::registered_node;
+use serde_json::json;
+
+/// The result of a claim on a node whose only block, of a pool with `maxBlocksPerNode` 1, has this state. Other nodes have the rest.
+async fn claim_beside(state: BlockState) -> Claimed {
+    let (context, target, _dir) = registered_node(|uri| {
+        let code = if uri.contains("/ipblocks/") { 404 } else { 409 };
+        if uri.contains("limit=") {
+            return (200, json!({ "kind": "List", "metadata": {}, "items": [] }));
+        }
+        (
+            code,
+            json!({ "kind": "Status", "status": "Failure", "code": code }),
+        )
+    })
+    .await;
+    let Some(NodeIdentity::Registered(me)) = context.agent.identity() else {
+        panic!("the node is registered")
+    };
+    let mut accepted = target.accepted.clone().unwrap();
+    accepted.spec.max_blocks_per_node = 1;
+    let cidr = accepted.layout(Family::V4).unwrap().block(0).unwrap();
+    let name = cidr.name("default");
+    let mut block = new_block(&name, "rail0", cidr, &me, Duration::ZERO);
+    block.spec.state = state;
+    let mut blocks = BlockReconciler::new(context.clone());
+    blocks.known_mut().note(&name, Some(block));
+    let mut claims = Claims::new(context);
+    let claimed = Box::pin(claims.claim(&mut blocks, &target, &accepted, Family::V4));
+    claimed.await.unwrap()
+}
+
+#[tokio::test]
+async fn a_block_that_the_node_has_shared_does_not_count_as_its_own() {
+    assert_eq!(claim_beside(BlockState::Active).await, Claimed::Limit);
+    assert_eq!(claim_beside(BlockState::Draining).await, Claimed::Limit);
+    // The agent then looks for a shared address.
+    assert_eq!(claim_beside(BlockState::Shared).await, Claimed::Full);
+}

@@ -2,6 +2,10 @@
 //! This node's files, through the store of `ipam`. Blocking operations run on a thread for blocking work.
 //!
 //! Invariant: `pool.json` is written under the store's lock, based on the content that was read under the same lock.
+//!
+//! Invariant: the agent acts only on a `pool.json` that a power loss does not replace by an earlier one. A process that died, or
+//! an error of the disk, may have left the new file without the sync of its directory. So a process syncs the directory of each
+//! pool before it first uses the pool's store, and again after each error.
 
 use block::{LocalBlock, Mode, Usage};
 use common::cni::id::is_name;
@@ -11,14 +15,17 @@ use ipam::config::Place;
 use ipam::pool::{Block, BlockState, POOLS, PoolFile, PoolName};
 use ipam::store::{Disk, LOCK_WAIT, Leases, Locked, NodeDisk, Released, Store};
 use ipnetwork::IpNetwork;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The stores of this node's pools.
 #[derive(Clone)]
 pub struct Stores {
     data_dir: Arc<Path>,
     disk: Arc<dyn Disk + Send + Sync>,
+    /// The pools whose directories are synced.
+    synced: Arc<Mutex<HashSet<PoolName>>>,
 }
 
 /// What a node's files contain about one pool.
@@ -36,6 +43,7 @@ impl Stores {
         Self {
             data_dir: data_dir.into(),
             disk: Arc::new(NodeDisk),
+            synced: Arc::default(),
         }
     }
 
@@ -64,16 +72,29 @@ impl Stores {
         networks
     }
 
-    /// Runs `work` on the store of `pool`, on a thread for blocking work.
+    /// Runs `work` on the store of `pool`, on a thread for blocking work. If the directory of the pool may not be synced, syncs it
+    /// first.
     ///
     /// # Errors
-    /// The errors of `work`.
+    /// The errors of `work`, and [`Code::IO`].
     pub async fn with<T: Send + 'static>(
         &self,
         pool: &PoolName,
         work: impl FnOnce(&Store<'_>) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
-        self.at(Place::of_pool(&self.data_dir, pool), work).await
+        let (synced, name) = (self.synced.clone(), pool.clone());
+        self.at(Place::of_pool(&self.data_dir, pool), move |store| {
+            let synced = || synced.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_synced = synced().contains(&name);
+            if !is_synced {
+                store.sync()?;
+                synced().insert(name.clone());
+            }
+            work(store).inspect_err(|_| {
+                synced().remove(&name);
+            })
+        })
+        .await
     }
 
     /// Runs `work` on the store of a network with ranges, on a thread for blocking work.

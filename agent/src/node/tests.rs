@@ -6,12 +6,15 @@ use ipam::clock::Clock;
 use ipam::store::Identity;
 use std::ffi::OsString;
 use std::io;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 /// The node's disk with one failing operation: the one that reduces `left` to 0.
+#[derive(Default)]
 struct Failing {
     left: AtomicI64,
+    /// Whether a file was renamed since the last sync of a directory. A power loss may restore the old file.
+    unsynced: AtomicBool,
 }
 
 impl Failing {
@@ -53,7 +56,9 @@ impl Disk for Failing {
         self.count()?.link(file, name)
     }
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.count()?.rename(from, to)
+        self.count()?.rename(from, to)?;
+        self.unsynced.store(true, Ordering::Relaxed);
+        Ok(())
     }
     fn unlink(&self, path: &Path) -> io::Result<()> {
         self.count()?.unlink(path)
@@ -65,7 +70,11 @@ impl Disk for Failing {
         self.count()?.remove_tree(path)
     }
     fn sync(&self, path: &Path) -> io::Result<()> {
-        self.count()?.sync(path)
+        self.count()?.sync(path)?;
+        if path.is_dir() {
+            self.unsynced.store(false, Ordering::Relaxed);
+        }
+        Ok(())
     }
 }
 
@@ -107,6 +116,7 @@ async fn a_disk_error_at_any_step_leaves_the_old_or_the_new_pool_file() {
         let bad = Stores {
             disk: Arc::new(Failing {
                 left: AtomicI64::new(step),
+                ..Failing::default()
             }),
             ..good.clone()
         };
@@ -161,4 +171,47 @@ async fn a_cancelled_edit_of_the_pool_file_writes_nothing() {
         Mode::Active
     );
     assert_eq!(local_block(there.file.as_ref(), "another"), None);
+}
+
+/// A write of the pool's file that failed after the rename and before the sync of the directory, by this process. Returns the stores
+/// and their disk.
+async fn unsynced_write(dir: &Path) -> (Stores, Arc<Failing>) {
+    let disk = Arc::new(Failing::default());
+    let stores = Stores {
+        disk: disk.clone(),
+        ..Stores::new(dir.to_owned())
+    };
+    for step in 0..100 {
+        disk.left.store(-1, Ordering::Relaxed);
+        write(&stores, file(&["10.1.0.0/28"])).await.unwrap();
+        disk.left.store(step, Ordering::Relaxed);
+        let written = write(&stores, file(&["10.1.0.16/28"])).await;
+        disk.left.store(-1, Ordering::Relaxed);
+        if written.is_err() && disk.unsynced.load(Ordering::Relaxed) {
+            return (stores, disk);
+        }
+    }
+    panic!("no step leaves the rename without its sync")
+}
+
+/// Otherwise the agent would delete or share a block that the file has after a power loss.
+#[tokio::test]
+async fn a_pool_file_is_read_only_after_its_directory_was_synced() {
+    let dir = tempfile::tempdir().unwrap();
+    let (stores, disk) = unsynced_write(dir.path()).await;
+    let pool = file(&[]).pool;
+    stores.holdings(&pool, Vec::new()).await.unwrap();
+    assert!(!disk.unsynced.load(Ordering::Relaxed), "by the same process");
+
+    let (stores, disk) = unsynced_write(dir.path()).await;
+    let next = Stores {
+        disk: disk.clone(),
+        ..Stores::new(dir.path().to_owned())
+    };
+    drop(stores);
+    disk.left.store(0, Ordering::Relaxed);
+    next.holdings(&pool, Vec::new()).await.unwrap_err();
+    assert!(disk.unsynced.load(Ordering::Relaxed), "the sync failed again");
+    assert!(!write(&next, file(&["10.1.0.16/28"])).await.unwrap());
+    assert!(!disk.unsynced.load(Ordering::Relaxed), "by the next process");
 }

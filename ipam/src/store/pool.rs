@@ -32,6 +32,18 @@ impl Store<'_> {
         }
     }
 
+    /// Waits until the names of this store's files are on the disk. After that, a power loss does not restore a `pool.json` that
+    /// was replaced or removed before.
+    ///
+    /// # Errors
+    /// [`common::cni::Code::IO`].
+    pub fn sync(&self) -> Result<(), Error> {
+        match self.node.disk.sync(&self.network) {
+            Err(e) if !is_nowhere(&e) => Err(failed("sync", &self.network, &e)),
+            _ => Ok(()),
+        }
+    }
+
     /// When the agent last confirmed that the blocks are this node's; `None` without a record.
     pub fn confirmed(&self) -> Option<Confirmed> {
         let content = self.node.disk.read(&self.confirmed_path()).ok()?;
@@ -117,8 +129,7 @@ impl Locked<'_> {
             .map_err(|e| failed("write", &new, &e))?;
         disk.sync(&new).map_err(|e| failed("sync", &new, &e))?;
         disk.rename(&new, &path).map_err(|e| failed("make", &path, &e))?;
-        disk.sync(&self.store.network)
-            .map_err(|e| failed("sync", &self.store.network, &e))
+        self.store.sync()
     }
 
     /// Removes `pool.json`: this node has no part of the pool any more. The store stays while it has leases.
@@ -127,10 +138,6 @@ impl Locked<'_> {
     /// [`common::cni::Code::IO`].
     pub fn remove_pool(&self) -> Result<(), Error> {
         self.remove(&self.store.pool_path())?;
-        self.store
-            .node
-            .disk
-            .sync(&self.store.network)
-            .map_err(|e| failed("sync", &self.store.network, &e))
+        self.store.sync()
     }
 }

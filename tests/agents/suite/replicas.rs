@@ -2,7 +2,13 @@
 //! Two replicas of the controller, one, and none.
 
 use agents::{Attachment, Controller, Site};
+use apiserver::identity::NAMESPACE;
 use apiserver::install::until;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::Api;
+use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use std::collections::BTreeSet;
 
@@ -42,6 +48,29 @@ async fn another_replica_leads_when_the_leader_stops_crashes_or_hangs() {
     site.controller.thaw();
     site.simple("hung", "10.3.0.0/24").await;
     site.wait_condition("hung", "Ready", "True").await;
+}
+
+/// The clock of the leader was an hour ahead when the leader died. A clock that steps back has the same effect.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_leads_within_a_minute_after_a_leader_whose_clock_was_ahead() {
+    let site = Site::new().await;
+    until("the replica leads", async || {
+        site.leader().await == site.controller.identity()
+    })
+    .await;
+    site.controller.kill();
+    let leases: Api<Lease> = Api::namespaced(site.admin.clone(), NAMESPACE);
+    let ahead = MicroTime(Timestamp::now() + SignedDuration::from_hours(1));
+    let patch = json!({ "spec": { "holderIdentity": "gone", "renewTime": ahead } });
+    let (name, params) = ("rdmanet-controller", PatchParams::default());
+    leases.patch(name, &params, &Patch::Merge(patch)).await.unwrap();
+    site.controller.start(&site.server, &[]);
+    until("the replica leads again", async || {
+        site.leader().await == site.controller.identity()
+    })
+    .await;
+    site.simple("rail0", "10.1.0.0/24").await;
+    site.wait_condition("rail0", "Ready", "True").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,6 +5,7 @@ use agents::scrapes::alerts_at_once;
 use agents::{Attachment, Member, Named, Site};
 use apiserver::install::until;
 use std::time::Duration;
+use tests::Version;
 
 async fn pod_in(site: &Site, node: &Member, netns: &Named, name: &str) -> Attachment {
     let mut attachment = Attachment::of(name);
@@ -33,12 +34,12 @@ async fn an_address_is_released_only_after_both_its_netns_and_its_pod_are_gone()
     let _last = Named::new("last");
     let one = pod_in(&site, &node, &gone, "one").await;
     let two = pod_in(&site, &node, &kept, "two").await;
-    node.add("rail0", &one);
+    let result = node.call("ADD", "rail0", &one).result();
     node.add("rail0", &two);
     drop(gone);
     // The pod's object still exists: kubelet may be about to call DEL.
     tokio::time::sleep(Duration::from_secs(4)).await;
-    assert!(node.call("CHECK", "rail0", &one).stderr.is_empty());
+    node.check_of(Version::Today, "rail0", &one, result);
     assert!(!node.log().contains("released a lease"), "{}", node.log());
     site.remove_pod("one").await;
     // The object is gone but the process runs: no evidence that the address is free.

@@ -2,7 +2,7 @@
 //! Nodes whose two InfiniBand ports are an active-backup bond. `tests/all node_bonds` starts their cluster (`tests/node/up --rails 2`).
 
 use crate::cluster::{Cluster, NODES};
-use crate::steps::{event, links_become, set_cable, shell};
+use crate::steps::{Events, links_become, set_cable, shell};
 use crate::witnesses::{Pod, agree, nothing_left, pods};
 use crate::workload::{deployment, one_on_each, ping, remove};
 
@@ -65,9 +65,10 @@ fn pods_on_bonds_outlive_a_cable_and_the_condition_of_the_node_names_it() {
     });
     let [first, second] = ports(1);
     let other = if active == first { &second } else { &first };
+    let events = Events::of_node_from_now(&cluster, "node-2");
     set_cable(&cluster, &active, "0");
     links_become(&cluster, "node-2", "True", "BondDegraded");
-    event(&cluster, ("Node", "node-2"), "BondFailover", "Warning");
+    events.wait(&cluster, "BondFailover", "Warning");
     both_ways(&cluster, pair);
     let child = cluster.until("the pod's bond is on a child with carrier", || {
         active_in(&cluster, pair[1])
@@ -79,9 +80,10 @@ fn pods_on_bonds_outlive_a_cable_and_the_condition_of_the_node_names_it() {
 
     set_cable(&cluster, other, "0");
     links_become(&cluster, "node-2", "False", "LinkDown");
+    let events = Events::of_node_from_now(&cluster, "node-2");
     set_cable(&cluster, &active, "1");
     links_become(&cluster, "node-2", "True", "BondDegraded");
-    event(&cluster, ("Node", "node-2"), "BondFailover", "Normal");
+    events.wait(&cluster, "BondFailover", "Normal");
     cluster.until("the pod's bond is on its other child", || {
         match active_in(&cluster, pair[1])? {
             now if now == child => Err(now),

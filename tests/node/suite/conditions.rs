@@ -3,7 +3,7 @@
 
 use crate::cluster::Cluster;
 use crate::pools::{self, gone};
-use crate::steps::{self, becomes};
+use crate::steps::{Events, becomes};
 use serde_json::{Value, json};
 
 fn pool(name: &str, spec: &Value) -> Value {
@@ -19,7 +19,7 @@ fn has(cluster: &Cluster, name: &str, conditions: &[[&str; 3]]) {
 
 /// Waits for an Event of the pool with this reason and type.
 fn event(cluster: &Cluster, name: &str, reason: &str, severity: &str) {
-    steps::event(cluster, ("IPPool", name), reason, severity);
+    Events::of_pool(cluster, name).wait(cluster, reason, severity);
 }
 
 fn delete(cluster: &Cluster, name: &str) {

@@ -7,7 +7,7 @@
 use crate::cluster::{Cluster, NODES, repository};
 use crate::pools::{gone, remove_pool, small_pool};
 use crate::steps::{
-    agent_log, agent_of, agents_on, becomes, cable, conditions, event, links_become, none_of, refused,
+    Events, agent_log, agent_of, agents_on, becomes, cable, conditions, links_become, none_of, refused,
     set_agents, shell,
 };
 use crate::witnesses::{agree, nothing_left};
@@ -19,15 +19,17 @@ use std::time::{Duration, Instant};
 fn the_condition_of_a_node_follows_its_cable_and_its_administrator() {
     let cluster = Cluster::lock();
     links_become(&cluster, "node-2", "True", "LinksUp");
+    let events = Events::of_node_from_now(&cluster, "node-2");
     cable(&cluster, "0");
     links_become(&cluster, "node-2", "False", "LinkDown");
-    event(&cluster, ("Node", "node-2"), "LinkDown", "Warning");
+    events.wait(&cluster, "LinkDown", "Warning");
     let check = cluster.rdmanet("check");
     assert!(check.contains("node-2"), "{check}");
     refused(&cluster, "cut", "ib-ipoib", "node-2", 102);
+    let events = Events::of_node_from_now(&cluster, "node-2");
     cable(&cluster, "1");
     links_become(&cluster, "node-2", "True", "LinksUp");
-    event(&cluster, ("Node", "node-2"), "LinkUp", "Normal");
+    events.wait(&cluster, "LinkUp", "Normal");
     ready(&cluster, "cut");
     remove(&cluster, "pod/cut");
 

@@ -4,6 +4,7 @@
 use crate::cluster::Cluster;
 use crate::workload::single;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// A label that no node has.
 const NOWHERE: &str = "rdmanet.io/nowhere";
@@ -78,22 +79,56 @@ pub(crate) fn metric(cluster: &Cluster, node: &str, name: &str) -> Option<u64> {
     Some(value.trim().parse().unwrap())
 }
 
-/// Waits for an Event of the object KIND/NAME with this reason and type.
-pub(crate) fn event(cluster: &Cluster, (kind, name): (&str, &str), reason: &str, severity: &str) {
-    let about = format!("involvedObject.kind={kind},involvedObject.name={name}");
-    cluster.until(
-        &format!("{kind} {name} has the Event {reason}, {severity}"),
-        || {
-            let events = cluster.kubectl(&format!(
-                "get events --all-namespaces --field-selector {about},reason={reason},type={severity} -o name"
-            ));
-            if events.is_empty() {
+/// The Events of one object, from some moment on.
+pub(crate) struct Events {
+    selector: String,
+    before: BTreeSet<String>,
+}
+
+impl Events {
+    /// The Events of the Node `name` from now on.
+    pub(crate) fn of_node_from_now(cluster: &Cluster, name: &str) -> Self {
+        let selector = format!("involvedObject.kind=Node,involvedObject.name={name}");
+        let before = versions_of_events(cluster, &selector);
+        Self { selector, before }
+    }
+
+    /// All Events of the pool `name`, and of no earlier pool with the name.
+    pub(crate) fn of_pool(cluster: &Cluster, name: &str) -> Self {
+        let pool = cluster.get(&format!("ippool {name}"));
+        let uid = pool["metadata"]["uid"].as_str().unwrap();
+        Self {
+            selector: format!("involvedObject.kind=IPPool,involvedObject.uid={uid}"),
+            before: BTreeSet::new(),
+        }
+    }
+
+    /// Waits for an Event with this reason and type.
+    pub(crate) fn wait(&self, cluster: &Cluster, reason: &str, severity: &str) {
+        let about = &self.selector;
+        let selector = format!("{about},reason={reason},type={severity}");
+        cluster.until(&format!("there is an Event with {selector}"), || {
+            if versions_of_events(cluster, &selector).is_subset(&self.before) {
                 Err(cluster.kubectl(&format!("get events --all-namespaces --field-selector {about}")))
             } else {
                 Ok(())
             }
-        },
-    );
+        });
+    }
+}
+
+/// The Events that the selector finds, each with its version: an Event that is published again has a new version.
+fn versions_of_events(cluster: &Cluster, selector: &str) -> BTreeSet<String> {
+    let list = cluster.get(&format!("events --all-namespaces --field-selector {selector}"));
+    let events = list["items"].as_array().unwrap().iter();
+    events
+        .map(|event| {
+            format!(
+                "{} {}",
+                event["metadata"]["uid"], event["metadata"]["resourceVersion"]
+            )
+        })
+        .collect()
 }
 
 /// Waits until `rdmanet explain` finds this code in what kubectl prints about a pod.

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::thread;
-use std::time::Duration;
 use tests::{Node, Pod, json, traces::assert_same};
 
 const PODS: usize = 50;
@@ -115,22 +114,26 @@ fn gc_during_adds_removes_no_valid_attachment() {
 fn del_waits_for_the_ipam_plugin_that_a_killed_add_left_running() {
     Node::run(|node| {
         let ours = node.plugin("rdma-ipam");
+        let (begun, ended) = (node.path("begun"), node.path("ended"));
         // The delay simulates a plugin that queries a distant server.
         node.install_script(
             "distant",
-            &format!("[ $CNI_COMMAND = ADD ] && sleep 1; exec {}", ours.display()),
+            &format!(
+                "[ $CNI_COMMAND = ADD ] || exec {ours}; : >{}; sleep 1; {ours}; status=$?; : >{}; exit $status",
+                begun.display(),
+                ended.display(),
+                ours = ours.display()
+            ),
         );
         let mut ipam = node.rdma_ipam("10.7.0.0/24");
         ipam["type"] = json!("distant");
         let conf = node.conf(json!({"ipam": ipam}));
         let pod = node.pod();
         let before = node.traces(&[&pod]);
-        let add = pod
-            .call("ADD", &conf, "net1")
-            .killed_after(Duration::from_millis(300));
+        let add = pod.call("ADD", &conf, "net1").killed_once_exists(&begun);
         assert!(add.was_killed(), "{add}");
         pod.detach(&conf, "net1");
-        thread::sleep(Duration::from_millis(1500));
+        assert!(ended.exists(), "DEL ended before the IPAM plugin");
         assert_same(
             &before,
             &node.traces(&[&pod]),
@@ -143,17 +146,26 @@ fn del_waits_for_the_ipam_plugin_that_a_killed_add_left_running() {
 fn a_process_that_an_ipam_plugin_leaves_behind_delays_no_del() {
     Node::run(|node| {
         let ours = node.plugin("rdma-ipam");
-        let pids = node.path("pids");
-        // The plugin has its own output streams, as a daemon has.
-        let leaves = format!(
-            "setsid sleep 120 </dev/null >/dev/null 2>&1 & echo $! >>{}",
-            pids.display()
+        // Each plugin writes the process to a file of its own. The process has its own output streams, as a daemon has.
+        let pids = |plugin: &str| node.path(&format!("{plugin}-pids"));
+        let leaves = |plugin: &str| {
+            let pids = pids(plugin);
+            format!(
+                "setsid sleep 120 </dev/null >/dev/null 2>&1 & echo $! >>{}",
+                pids.display()
+            )
+        };
+        let begun = node.path("begun");
+        node.install_script(
+            "careless",
+            &format!("{}; exec {}", leaves("careless"), ours.display()),
         );
-        node.install_script("careless", &format!("{leaves}; exec {}", ours.display()));
         node.install_script(
             "slow",
             &format!(
-                "[ $CNI_COMMAND = ADD ] && {{ {leaves}; sleep 1; }}; exec {}",
+                "[ $CNI_COMMAND = ADD ] && {{ {}; : >{}; sleep 1; }}; exec {}",
+                leaves("slow"),
+                begun.display(),
                 ours.display()
             ),
         );
@@ -164,20 +176,21 @@ fn a_process_that_an_ipam_plugin_leaves_behind_delays_no_del() {
             let pod = node.pod();
             let add = pod.call("ADD", &conf, "net1");
             if killed {
-                let add = add.killed_after(Duration::from_millis(500));
+                let add = add.killed_once_exists(&begun);
                 assert!(add.was_killed(), "{add}");
             } else {
                 add.run().result();
             }
             // A held lock fails DEL with code 11 after twenty seconds; the remaining process runs for two minutes.
             pod.detach(&conf, "net1");
-            let left = std::fs::read_to_string(&pids).unwrap();
-            let living = |pid: &str| std::path::Path::new("/proc").join(pid).exists();
-            assert!(left.lines().any(living), "{plugin}: nothing was left behind");
-        }
-        for pid in std::fs::read_to_string(&pids).unwrap().lines() {
-            let pid = nix::unistd::Pid::from_raw(pid.parse().unwrap());
-            let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
+            let left = std::fs::read_to_string(pids(plugin)).unwrap();
+            let of_add = left.lines().next().unwrap();
+            let lives = std::path::Path::new("/proc").join(of_add).exists();
+            for pid in left.lines() {
+                let pid = nix::unistd::Pid::from_raw(pid.parse().unwrap());
+                let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
+            }
+            assert!(lives, "{plugin}: ADD has left nothing behind");
         }
     });
 }
@@ -187,6 +200,8 @@ fn gc_with_an_outdated_list_never_leaves_a_pod_half_attached() {
     Node::run(|node| {
         let conf = node.conf(json!({"ipam": node.rdma_ipam("10.7.0.0/24")}));
         let pods: Vec<Pod<'_>> = (0..12).map(|_| node.pod()).collect();
+        let all: Vec<_> = pods.iter().collect();
+        let before = node.traces(&all);
         thread::scope(|scope| {
             let collecting = scope.spawn(|| {
                 for _ in 0..12 {
@@ -207,5 +222,10 @@ fn gc_with_an_outdated_list_never_leaves_a_pod_half_attached() {
         }
         let addresses: BTreeSet<_> = living.iter().flat_map(|pod| pod.global("net1")).collect();
         assert_eq!(addresses.len(), living.len());
+        // DEL of the living pods leaves nothing, so the others had left neither a lease nor an attachment.
+        for pod in &living {
+            pod.detach(&conf, "net1");
+        }
+        assert_same(&before, &node.traces(&all), "after GC and DEL");
     });
 }

@@ -124,6 +124,26 @@ impl Call {
 
     /// Runs the call and kills the process after `time`, unless it has ended. Its child processes continue.
     pub fn killed_after(&self, time: Duration) -> Answer {
+        self.killed_when(|| thread::sleep(time))
+    }
+
+    /// Like [`Self::killed_after`], but kills the process once `file` exists.
+    ///
+    /// # Panics
+    /// If the file does not exist in time.
+    pub fn killed_once_exists(&self, file: &Path) -> Answer {
+        let start = Instant::now();
+        let answer = self.killed_when(|| {
+            while !file.exists() && start.elapsed() < LIMIT {
+                thread::sleep(Duration::from_millis(5));
+            }
+        });
+        assert!(file.exists(), "{} does not exist: {answer}", file.display());
+        answer
+    }
+
+    /// Runs the call and kills the process when `wait` returns, unless it has ended.
+    fn killed_when(&self, wait: impl FnOnce()) -> Answer {
         // Files instead of pipes, because a descendant that outlives the plugin inherits the streams.
         let [mut stdin, mut stdout, mut stderr] = std::array::from_fn(|_| tempfile::tempfile().unwrap());
         stdin
@@ -141,7 +161,7 @@ impl Call {
         let mut child = command
             .spawn()
             .unwrap_or_else(|e| panic!("cannot start {command:?}: {e}"));
-        thread::sleep(time);
+        wait();
         // A process that has already ended is no error.
         let _ = child.kill();
         let status = child.wait().unwrap();

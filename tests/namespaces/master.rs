@@ -2,7 +2,7 @@
 //! The choice of the parent, and the errors if there is none.
 
 use common::netlink::{LinkInfo, MacvlanMode};
-use tests::{Node, json};
+use tests::{Node, json, traces::assert_same};
 
 #[test]
 fn the_master_can_be_given_by_an_altname() {
@@ -197,5 +197,32 @@ fn a_node_link_may_have_the_interface_name_of_the_pod() {
         pod.check(&conf, "net1").done();
         pod.detach(&conf, "net1");
         assert_eq!(node.link("net1"), host_link, "the node's link is as it was");
+    });
+}
+
+#[test]
+fn installed_as_host_device_a_link_of_software_is_refused() {
+    Node::run(|node| {
+        node.install_as("host-device");
+        let address = node.link("eth0").address.to_string();
+        let refusals = [
+            ("device", "eth0", ["eth0 is not moved", "a link of kind veth"]),
+            (
+                "hwaddr",
+                &address,
+                [&address, "as a hardware address on this node"],
+            ),
+            ("mode", "device", ["device: it is not set", "hwaddr"]),
+        ];
+        for (key, value, pieces) in refusals {
+            let conf = node
+                .conf(json!({"type": "host-device", key: value}))
+                .without("master");
+            let pod = node.pod();
+            let before = node.traces(&[&pod]);
+            pod.add(&conf, "net1").refused(7, &pieces);
+            pod.detach(&conf, "net1");
+            assert_same(&before, &node.traces(&[&pod]), "after a refused ADD and DEL");
+        }
     });
 }

@@ -195,6 +195,26 @@ fn a_card_is_found_by_pci_address_and_by_hardware_address() {
 }
 
 #[test]
+fn installed_as_host_device_the_plugin_moves_a_card_into_a_pod_and_back() {
+    with_cards(|node| {
+        node.install_as("host-device");
+        let address = node.link("eth1").address;
+        for (key, value) in [("device", "eth1".to_owned()), ("hwaddr", address.to_string())] {
+            unchanged(node, || {
+                let conf = whole_link(node, "").without("mode").without("master");
+                let conf = conf.with("type", json!("host-device")).with(key, json!(value));
+                let pod = node.pod();
+                pod.attach(&conf, "net1");
+                assert_eq!(pod.link("net1").address, address, "{key}");
+                assert!(!node.link_names().contains(&"eth1".to_owned()), "{key}");
+                pod.check(&conf, "net1").done();
+                pod.detach(&conf, "net1");
+            });
+        }
+    });
+}
+
+#[test]
 fn del_and_gc_restore_a_dead_pods_card_although_its_name_was_taken() {
     with_cards(|node| {
         with_settings(node, "eth1", 1500, || {

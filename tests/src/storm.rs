@@ -83,6 +83,11 @@ pub fn storm(node: &Node, confs: &[Conf], size: Size, seed: u64) {
     storm.blow(size);
     storm.clean_up(&before, start);
     let count = |number: &AtomicU32| number.load(Ordering::Relaxed);
+    // There are about as many kills as attachments.
+    assert!(
+        count(&storm.kills) > 0,
+        "the storm with seed {seed} killed no call"
+    );
     crate::log_line(&format!(
         "storm with seed {seed}: {} attachments, {} at a time, {} kills, {} collections in {} s; nothing left, no address twice",
         size.attachments,

@@ -244,7 +244,12 @@ impl WholeLinks for ModelKernel {
     }
 
     fn set_sysctl(&mut self, name: &str, key: &str, value: &str) -> io::Result<()> {
-        self.ask(format!("set {key} of {name}"), |model| {
+        let set = self.ask(format!("set {key} of {name}"), |model| {
+            let link = model.state.host.iter().find(|link| link.name == name);
+            // The directory of the link in /proc/sys/net/ipv6/conf is missing.
+            if key.starts_with("ipv6/") && link.is_some_and(|link| link.addr_gen_mode.is_none()) {
+                return Ok(false);
+            }
             let sysctls = &mut model.state.left.sysctls;
             if !sysctls.iter().any(|(of, _)| of == name) {
                 sysctls.push((name.to_owned(), Sysctls::new()));
@@ -257,9 +262,13 @@ impl WholeLinks for ModelKernel {
             {
                 link.addr_gen_mode = Some(AddrGenMode::StablePrivacy);
             }
-            Ok(())
-        })
-        .map_err(io::Error::other)
+            Ok(true)
+        });
+        match set {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(io::ErrorKind::NotFound.into()),
+            Err(error) => Err(io::Error::other(error)),
+        }
     }
 
     fn has_tcx(&mut self, index: u32) -> io::Result<bool> {

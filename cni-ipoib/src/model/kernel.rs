@@ -262,8 +262,8 @@ impl State {
 
 impl Model {
     /// Panics if `link` is not as the pod has it: the caller would make its frames for another link layer, or
-    /// with another hardware address.
-    fn require_current(&self, link: &Link) {
+    /// with another hardware address. A link that is down sends no frame.
+    fn require_current(&self, link: &Link) -> Result<(), Error> {
         let now = self.state.pod.iter().find(|other| other.index == link.index);
         assert_eq!(
             now.map(|now| (now.layer, &now.address)),
@@ -271,6 +271,10 @@ impl Model {
             "frames for {} as it was before",
             link.name
         );
+        match now {
+            Some(now) if now.up => Ok(()),
+            _ => errno(Errno::ENETDOWN),
+        }
     }
 
     /// The kernel dismantles a dead namespace asynchronously: counts one more search on the host.
@@ -464,6 +468,17 @@ impl Kernel for ModelKernel {
 
     fn add_address(&mut self, index: u32, address: IpNetwork) -> Result<Added, Error> {
         self.ask(format!("give {address} to #{index}"), |model| {
+            let Some(link) = model.state.pod.iter().find(|link| link.index == index) else {
+                return errno(Errno::ENODEV);
+            };
+            // ipv6_add_dev, or no handler of the request at all.
+            if address.is_ipv6() && link.addr_gen_mode.is_none() {
+                return errno(if model.state.without_ipv6 {
+                    Errno::EOPNOTSUPP
+                } else {
+                    Errno::EINVAL
+                });
+            }
             let addresses = &mut model.state.addresses;
             if addresses.contains(&(index, address)) {
                 return Ok(Added::Present);
@@ -491,7 +506,8 @@ impl Kernel for ModelKernel {
 
     fn wait_for_carrier(&mut self, index: u32, _timeout: Duration) -> Result<bool, Error> {
         self.ask(format!("wait for #{index}"), |model| {
-            Ok(model.is_lit(Side::Pod, index))
+            let link = model.state.pod.iter().find(|link| link.index == index);
+            Ok(link.is_some_and(|link| link.carrier))
         })
     }
 
@@ -510,7 +526,7 @@ impl Kernel for ModelKernel {
     fn probe(&mut self, link: &Link, addresses: &[IpAddr]) -> io::Result<Option<Claim>> {
         let text = format!("probe {} on {}", addresses.len(), link.name);
         let answer = |model: &mut Model| {
-            model.require_current(link);
+            model.require_current(link)?;
             Ok(model.claim.clone())
         };
         self.ask(text, answer).map_err(to_io)
@@ -518,10 +534,7 @@ impl Kernel for ModelKernel {
 
     fn announce(&mut self, link: &Link, addresses: &[IpAddr]) -> io::Result<()> {
         let text = format!("announce {} of {}", addresses.len(), link.name);
-        let answer = |model: &mut Model| {
-            model.require_current(link);
-            Ok(())
-        };
+        let answer = |model: &mut Model| model.require_current(link);
         self.ask(text, answer).map_err(to_io)
     }
 }

@@ -11,6 +11,7 @@ use common::netlink::{
 use common::probe::Claim;
 use ipnetwork::IpNetwork;
 use nix::errno::Errno;
+use std::any::Any;
 use std::cell::{Ref, RefCell, RefMut};
 use std::fs::File;
 use std::io;
@@ -83,6 +84,8 @@ pub(crate) struct Model {
     /// The state directory. The lock of the node there must be held during each move of an RDMA device, and while a
     /// driver is bound again.
     pub(crate) locked: Option<PathBuf>,
+    /// Dropped when the links of the host are listed, such as the lock of a call that ends then.
+    pub(crate) ends_at_list: Option<Box<dyn Any>>,
     pub(super) next_index: u32,
 }
 
@@ -126,6 +129,7 @@ impl ModelKernel {
             claim: None,
             late: Vec::new(),
             locked: None,
+            ends_at_list: None,
             next_index: 100,
         };
         Self {
@@ -409,6 +413,7 @@ impl Kernel for ModelKernel {
         self.ask(format!("list links in {side:?}"), |model| {
             if side == Side::Host {
                 model.pass();
+                drop(model.ends_at_list.take());
             }
             Ok(model.state.on(side).clone())
         })

@@ -303,12 +303,12 @@ fn a_link_without_address_generation_gets_no_link_local_address() {
     for index in [v0, v1] {
         up(&mut socket, index);
     }
-    assert!(socket.wait_for_carrier(v0, Duration::from_secs(5)).unwrap());
+    assert!(socket.wait_for_carrier(v0, Duration::from_secs(60)).unwrap());
     // The peer has an address, so the wait was long enough for both.
     let start = Instant::now();
     while socket.addresses(v1).unwrap().is_empty() {
         assert!(
-            start.elapsed() < Duration::from_secs(5),
+            start.elapsed() < Duration::from_secs(60),
             "v1 gets no link-local address; is IPv6 off?"
         );
         thread::sleep(Duration::from_millis(5));

@@ -142,6 +142,11 @@ fn del_waits_for_the_ipam_plugin_that_a_killed_add_left_running() {
     });
 }
 
+fn kill(pid: &str) {
+    let pid = nix::unistd::Pid::from_raw(pid.parse().unwrap());
+    let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
+}
+
 #[test]
 fn a_process_that_an_ipam_plugin_leaves_behind_delays_no_del() {
     Node::run(|node| {
@@ -186,10 +191,7 @@ fn a_process_that_an_ipam_plugin_leaves_behind_delays_no_del() {
             let left = std::fs::read_to_string(pids(plugin)).unwrap();
             let of_add = left.lines().next().unwrap();
             let lives = std::path::Path::new("/proc").join(of_add).exists();
-            for pid in left.lines() {
-                let pid = nix::unistd::Pid::from_raw(pid.parse().unwrap());
-                let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
-            }
+            left.lines().for_each(kill);
             assert!(lives, "{plugin}: ADD has left nothing behind");
         }
     });

@@ -166,18 +166,16 @@ fn other_ports(found: &Found<'_>) -> String {
     numbers.join(", ")
 }
 
-/// Fails if another device, here or in a pod, has the device's name in the pod: the kernel keeps names unique
-/// on a node, over all namespaces.
+/// Fails if another device, here or in a pod, has the device's name in the pod, or will have it again when it returns: the
+/// kernel keeps names unique on a node, over all namespaces.
 ///
 /// # Errors
 /// [`RdmaError::Kept`].
 pub fn require_free_name(grant: &Grant, around: &Surroundings) -> Result<(), RdmaError> {
     let name = grant.name_in_pod();
     let host = around.devices.iter().any(|other| other.name == name);
-    let pod = around
-        .holders
-        .iter()
-        .find(|holder| holder.grant.name_in_pod() == name);
+    let has = |holder: &&Holder| holder.grant.name_in_pod() == name || holder.takes(name);
+    let pod = around.holders.iter().find(has);
     let owner = match pod {
         _ if name == grant.device.name => return Ok(()),
         Some(holder) => holder.to_string(),

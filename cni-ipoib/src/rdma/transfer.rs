@@ -13,6 +13,7 @@ use crate::error::{Error, RdmaError, Step};
 use crate::intent::{Grant, Identity, Sharing};
 use crate::journal::NodeLock;
 use crate::kernel::{Kernel, Side, links};
+use crate::mark::fnv1a;
 use common::netlink::{Link, RdmaDevice};
 use common::rdma::{Guid, Sysfs};
 use nix::errno::Errno;
@@ -139,6 +140,27 @@ pub fn restore_name(kernel: &mut dyn Kernel, sysfs: &Sysfs, identity: &Identity)
         );
         rename(kernel, Side::Host, device.index, identity)?;
     }
+    Ok(true)
+}
+
+/// Renames the device `identity` if it has the name `name`, which is not its own. Returns whether it had that name.
+///
+/// # Errors
+/// The kernel refused to list or rename.
+pub fn set_aside(
+    kernel: &mut dyn Kernel,
+    side: Side,
+    identity: &Identity,
+    name: &str,
+) -> Result<bool, Error> {
+    let there = devices(kernel, side)?;
+    let Some(device) = identity.among(&there, |_| None).filter(|device| device.name == name) else {
+        return Ok(false);
+    };
+    let aside = format!("rn{:08x}", fnv1a(identity.name.as_bytes()));
+    kernel
+        .rename_rdma_device(side, device.index, &aside)
+        .step(|| format!("rename RDMA device {name} to {aside}"))?;
     Ok(true)
 }
 

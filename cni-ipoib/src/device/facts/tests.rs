@@ -74,3 +74,20 @@ fn the_last_active_port_stays() {
     let keys = serde_json::json!({"mode": "device", "master": "ib0", "keepLast": false});
     fixture.add_with("c1", &keys).unwrap();
 }
+
+/// The namespace to which the pod had moved the link has ended, and the pod lives.
+#[test]
+fn a_returned_link_belongs_to_its_living_pod_whatever_its_address() {
+    let fixture = fixture(WAYS[0]);
+    fixture.kernel.set().state.host[2].perm_address = None;
+    add(&fixture, "ens1").unwrap();
+    {
+        let mut model = fixture.kernel.set();
+        model.state.pod[0].address = "02:00:00:00:00:aa".parse().unwrap();
+        model.state.pod_dies();
+    }
+    fixture.node.netdev("net1", 6, "0000:17:00.0");
+    let keys = serde_json::json!({"mode": "device", "master": "net1"});
+    let text = fixture.add_with("c2", &keys).unwrap_err().msg;
+    assert!(text.contains("net1 of container c1"), "{text}");
+}

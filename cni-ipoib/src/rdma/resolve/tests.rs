@@ -405,6 +405,10 @@ fn a_device_name_in_use_is_refused_before_any_change() {
     let (_, text) = add(&fixture, "c2", renaming("eth2", "rdma0")).unwrap_err();
     let want = "rdma.rename is rdma0, and net1 of container c1 (network fabric) has a device of that name";
     assert!(text.contains(want), "{text}");
+    // DEL of c1 needs this name.
+    let (_, text) = add(&fixture, "c2", renaming("eth2", "mlx5_1")).unwrap_err();
+    let want = "rdma.rename is mlx5_1, and net1 of container c1 (network fabric) has a device of that name";
+    assert!(text.contains(want), "{text}");
     assert_eq!(fixture.rdma_names(Side::Pod), ["rdma0"]);
 }
 

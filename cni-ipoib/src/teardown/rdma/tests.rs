@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-use crate::intent::{Grant, Sharing};
+use crate::intent::{Grant, Identity, Sharing};
 use crate::journal::Intent;
-use crate::kernel::Side;
+use crate::kernel::{RdmaSubsystem, Side};
 use crate::model::Fixture;
 use crate::rdma::transfer::hand_over;
 use common::netlink::NetnsMode;
+use common::rdma::Guid;
 
 fn grant() -> Grant {
     crate::model::grant(
@@ -72,6 +73,48 @@ fn del_does_not_take_a_device_from_another_pod() {
     assert_eq!(on_host(&fixture), ["mlx5_0"]);
     fixture.del("c2").unwrap();
     assert_eq!(on_host(&fixture), ["mlx5_0", "mlx5_1"]);
+}
+
+/// A fixture whose attachment `c2` has `mlx5_2`, with the name of the device of `c1`.
+fn fixture_with_another_name() -> Fixture {
+    let fixture = fixture();
+    fixture.kernel.set().state.rdma.device(3, "mlx5_2", 8, None);
+    let mut other = crate::model::grant(None, Sharing::Exclusive { rename: None });
+    other.device = Identity {
+        name: "mlx5_2".to_owned(),
+        index: 3,
+        node_guid: Guid(8),
+        ..other.device
+    };
+    let intent = Intent {
+        rdma: Some(other.clone()),
+        ..fixture.entry("c1").intent.clone().unwrap()
+    };
+    fixture.entry("c2").begin(intent).unwrap();
+    let mut kernel = fixture.kernel.clone();
+    hand_over(&mut kernel, fixture.state.path(), &other).unwrap();
+    kernel.rename_rdma_device(Side::Pod, 3, "mlx5_1").unwrap();
+    fixture
+}
+
+#[test]
+fn a_device_returns_under_its_name_though_a_pod_gave_that_name_to_another() {
+    let fixture = fixture_with_another_name();
+    fixture.del("c1").unwrap();
+    assert_eq!(on_host(&fixture), ["mlx5_0", "mlx5_1"]);
+    assert_eq!(fixture.rdma_names(Side::Pod).len(), 1);
+    fixture.del("c2").unwrap();
+    assert_eq!(on_host(&fixture), ["mlx5_0", "mlx5_1", "mlx5_2"]);
+}
+
+#[test]
+fn devices_of_dead_pods_get_their_names_though_a_pod_had_changed_them() {
+    let fixture = fixture_with_another_name();
+    fixture.kernel.set().state.pod_dies();
+    assert_eq!(on_host(&fixture), ["mlx5_0", "rdma0", "mlx5_1"]);
+    fixture.del_without_netns("c1").unwrap();
+    fixture.del_without_netns("c2").unwrap();
+    assert_eq!(on_host(&fixture), ["mlx5_0", "mlx5_1", "mlx5_2"]);
 }
 
 #[test]

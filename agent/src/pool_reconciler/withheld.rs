@@ -60,7 +60,8 @@ impl Withheld {
         let ranges = PoolRanges::new(&kept, Path::new("pool.json"))?;
         let mut back = Vec::new();
         for cidr in kept.blocks.iter().filter_map(|block| BlockCidr::of(block.cidr)) {
-            let kept = ranges.reserved(cidr.family());
+            // An edit may have excluded such an address. Another edit may include it again.
+            let kept = ranges.listed_as_reserved(cidr.family());
             if kept.within(cidr.interval()).is_empty() {
                 continue;
             }

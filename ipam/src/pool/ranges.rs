@@ -112,7 +112,13 @@ impl PoolRanges {
 
     /// The addresses of `family` that lie in a range and are allocated only on request.
     pub fn reserved(&self, family: Family) -> IntervalSet {
-        self.all(family).both(&intervals(&self.reserved, family))
+        self.all(family).both(&self.listed_as_reserved(family))
+    }
+
+    /// The addresses of `family` that the file lists as reserved, whether a range has them or not: an edit may exclude an address
+    /// and include it again.
+    pub fn listed_as_reserved(&self, family: Family) -> IntervalSet {
+        intervals(&self.reserved, family)
     }
 
     /// The addresses of `family` in all ranges.

@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The end of a reservation for all nodes.
 
+use super::super::pool_file::PoolFileWriter;
+use super::super::testing::registered_node;
 use super::*;
 use api::block_layout::BlockCidr;
 use api::convert;
+use api::testing::accepted_pool;
+use block::{LocalBlock, Mode};
+use ipam::pool::Counters;
+use serde_json::json;
 use std::time::Duration;
 
 fn owner(node: &str) -> Owner {
@@ -43,4 +49,56 @@ fn shared_and_foreign_blocks_do_not_delay_the_end_of_a_reservation() {
     let mut another = block(None);
     another.spec.owner = convert::node_ref(&owner("b"));
     assert!(noted_by_all(&[shared, another, block(Some(4))], &owner("a"), 4));
+}
+
+/// A later edit may include the address again while its pod lives.
+#[tokio::test]
+async fn an_address_with_an_object_is_held_back_while_the_spec_excludes_it() {
+    let object = json!({
+        "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPAddress", "metadata": { "name": "default-10.1.0.5" },
+        "spec": {
+            "pool": "rail0", "address": "10.1.0.5", "block": "10.1.0.0/28", "state": "Bound",
+            "node": { "node": "b", "uid": "2" },
+        },
+    });
+    let list = json!({
+        "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPAddressList", "metadata": {}, "items": [object],
+    });
+    let (context, mut target, _dir) = registered_node(move |_| (200, list.clone())).await;
+    let range = json!({ "subnet": "10.1.0.0/24", "gateway": "none", "exclude": ["10.1.0.5"] });
+    let accepted = accepted_pool("rail0", &json!({ "ranges": [range], "blockSize": { "v4": 16 } })).unwrap();
+    let Some(NodeIdentity::Registered(me)) = context.agent.identity() else {
+        panic!("the node is registered");
+    };
+    let writer = api::accepted_pool::Writer {
+        owner: me.clone(),
+        boot_id: "00000000-0000-4000-8000-000000000000".to_owned(),
+        quarantine: Duration::from_secs(60),
+    };
+    let mut file = accepted.file(&writer, None, Counters::default());
+    file.reserved = vec!["10.1.0.5".to_owned()];
+    let cidr = BlockCidr::of("10.1.0.0/28".parse().unwrap()).unwrap();
+    let name = cidr.name("default");
+    let local = LocalBlock {
+        epoch: 1,
+        mode: Mode::Active,
+    };
+    file.blocks = vec![crate::node::entry(&name, cidr.network(), local)];
+    target.accepted = Some(accepted);
+    let edited = context
+        .agent
+        .stores
+        .edit(&context.pool, move |_, _| Ok(Some(file)))
+        .await;
+    assert!(edited.unwrap());
+    let mut noted = convert::new_block(&name, "rail0", cidr, &me, Duration::ZERO);
+    noted.metadata.resource_version = Some("1".to_owned());
+    noted.status = block(Some(3)).status;
+    let mut known = KnownBlocks::new(context.clone());
+    known.note(&name, Some(noted));
+
+    let mut writer = PoolFileWriter::new(context.clone());
+    writer.write(&known, &target, false).await.unwrap();
+    let file = context.file().await.unwrap().unwrap();
+    assert_eq!(file.reserved, ["10.1.0.5"]);
 }

@@ -5,6 +5,7 @@ use super::fixture::{FixturePort, node};
 use super::{changed, findings, v100};
 use crate::output::Output;
 use std::fs;
+use std::path::Path;
 
 /// The remedy of the finding about `subject`.
 fn remedy<'a>(answer: &'a Output, subject: &str) -> &'a str {
@@ -81,9 +82,10 @@ fn a_virtual_function_without_guid_gets_a_mac_on_ethernet() {
 /// Without `-a`, modprobe takes the words after the first module as parameters of that module.
 #[test]
 fn every_modprobe_of_a_remedy_without_a_names_one_module() {
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/src/node/check.rs");
-    let source = fs::read_to_string(source).unwrap();
-    let commands = source.split("modprobe ").skip(1);
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/node");
+    let sources = ["check.rs", "check/live.rs"].map(|file| fs::read_to_string(directory.join(file)).unwrap());
+    assert!(sources.iter().all(|source| source.contains("modprobe ")));
+    let commands = sources.iter().flat_map(|source| source.split("modprobe ").skip(1));
     let commands: Vec<&str> = commands
         .map(|rest| rest.split([';', '"']).next().unwrap())
         .collect();

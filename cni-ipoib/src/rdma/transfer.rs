@@ -154,7 +154,10 @@ pub fn set_aside(
     name: &str,
 ) -> Result<bool, Error> {
     let there = devices(kernel, side)?;
-    let Some(device) = identity.among(&there, |_| None).filter(|device| device.name == name) else {
+    let Some(device) = identity
+        .among(&there, |_| None)
+        .filter(|device| device.name == name)
+    else {
         return Ok(false);
     };
     let aside = format!("rn{:08x}", fnv1a(identity.name.as_bytes()));

@@ -85,7 +85,9 @@ fn every_modprobe_of_a_remedy_without_a_names_one_module() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/node");
     let sources = ["check.rs", "check/live.rs"].map(|file| fs::read_to_string(directory.join(file)).unwrap());
     assert!(sources.iter().all(|source| source.contains("modprobe ")));
-    let commands = sources.iter().flat_map(|source| source.split("modprobe ").skip(1));
+    let commands = sources
+        .iter()
+        .flat_map(|source| source.split("modprobe ").skip(1));
     let commands: Vec<&str> = commands
         .map(|rest| rest.split([';', '"']).next().unwrap())
         .collect();

@@ -55,10 +55,10 @@ fn shared_and_foreign_blocks_do_not_delay_the_end_of_a_reservation() {
 #[tokio::test]
 async fn an_address_with_an_object_is_held_back_while_the_spec_excludes_it() {
     let object = json!({
-        "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPAddress", "metadata": { "name": "default-10.1.0.5" },
+        "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPAddress", "metadata": { "name": "default-0a010005" },
         "spec": {
             "pool": "rail0", "address": "10.1.0.5", "block": "10.1.0.0/28", "state": "Bound",
-            "node": { "node": "b", "uid": "2" },
+            "node": { "node": "b", "nodeUID": "2" },
         },
     });
     let list = json!({

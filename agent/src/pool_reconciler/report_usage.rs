@@ -172,6 +172,11 @@ impl UsageReporter {
             .agent
             .metrics
             .holds(&self.context.pool, file.blocks.len(), total);
+        // An interrupted round may begin here, before it writes the file. The objects of reserved addresses are those of
+        // `accepted`, so no other generation may be noted.
+        if file.generation != accepted.generation {
+            return Ok(());
+        }
         let scope = ReportScope {
             target,
             accepted,

@@ -28,9 +28,11 @@ pub(super) struct AddedAddresses<'a> {
 }
 
 impl<'a> AddedAddresses<'a> {
-    /// The addresses of `listed` that are not in `old`, the entry of the same pool before.
+    /// The addresses of `listed` that are not in `old`, the entry of the same pool before. Without a range of a family, a pool cuts
+    /// that family into single addresses: objects made meanwhile name such blocks, so a returned range is searched again.
     pub(super) fn new(space: &'a str, listed: &'a PoolEntry, old: Option<&PoolEntry>) -> Self {
         let added = |family| {
+            let old = old.filter(|old| shift(old, family) == shift(listed, family));
             let old = old.map(|old| addresses(old, family)).unwrap_or_default();
             addresses(listed, family).minus(&old)
         };

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The times at which nodes confirm an edit of a pool.
 
+use super::super::testing::registered_node;
 use super::*;
+use api::accepted_pool::Writer;
+use api::convert;
+use block::{LocalBlock, Mode};
+use ipam::pool::Counters;
+use std::sync::{Arc, Mutex};
 
 #[test]
 fn ten_thousand_nodes_observe_an_edit_one_after_another_in_two_minutes() {
@@ -120,4 +126,51 @@ fn a_change_on_every_node_is_reported_by_one_node_after_another() {
     assert!(due(99));
     let at_once = (0..1000).filter(|_| due(10_000)).count();
     assert!(at_once < 50, "{at_once} of 1000");
+}
+
+/// The file has generation 2, and the spec in force has generation 3. A round that was interrupted before it wrote the file
+/// continues with its reports.
+#[tokio::test]
+async fn a_generation_is_noted_only_while_it_is_that_of_the_spec_in_force() {
+    for (in_file, is_noted) in [(2, false), (3, true)] {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let requests = asked.clone();
+        let (context, target, _dir) = registered_node(move |uri| {
+            requests.lock().unwrap().push(uri.to_owned());
+            (409, serde_json::json!({ "kind": "Status", "code": 409 }))
+        })
+        .await;
+        let Some(NodeIdentity::Registered(me)) = context.agent.identity() else {
+            panic!("the node is registered");
+        };
+        let writer = Writer {
+            owner: me.clone(),
+            boot_id: "00000000-0000-4000-8000-000000000000".to_owned(),
+            quarantine: Duration::from_secs(60),
+        };
+        let accepted = target.accepted.as_ref().unwrap();
+        let mut file = accepted.file(&writer, None, Counters::default());
+        file.generation = in_file;
+        let cidr = BlockCidr::of("10.1.0.0/28".parse().unwrap()).unwrap();
+        let name = cidr.name("default");
+        let local = LocalBlock {
+            epoch: 1,
+            mode: Mode::Active,
+        };
+        file.blocks = vec![crate::node::entry(&name, cidr.network(), local)];
+        let edit = context
+            .agent
+            .stores
+            .edit(&context.pool, move |_, _| Ok(Some(file)));
+        assert!(edit.await.unwrap());
+        let mut block = convert::new_block(&name, "rail0", cidr, &me, Duration::ZERO);
+        block.metadata.resource_version = Some("1".to_owned());
+        let mut reconciler = BlockReconciler::new(context.clone());
+        reconciler.known_mut().note(&name, Some(block));
+
+        let _ = UsageReporter::new(context).report(&mut reconciler, &target).await;
+        let asked = asked.lock().unwrap();
+        let noted = asked.iter().any(|uri| uri.contains("/status"));
+        assert_eq!(noted, is_noted, "{in_file}: {asked:?}");
+    }
 }

@@ -60,3 +60,14 @@ fn addresses_that_the_pool_had_before_are_not_searched() {
     assert!(block("default-4-0a010080-27").is_some());
     assert!(AddedAddresses::new("default", &before, Some(&after)).is_empty());
 }
+
+/// An object that was made while the pool had no range of the family names a block of one address.
+#[test]
+fn a_range_that_returns_is_searched_for_objects_of_the_time_without_it() {
+    let mut before = listed("10.1.0.0/24", 16);
+    before.shift_v4 = 0;
+    let after = listed("10.1.0.0/24", 16);
+    let added = AddedAddresses::new("default", &after, Some(&before));
+    let there = [object("default-0a010005", "10.1.0.5", "10.1.0.5/32")];
+    assert!(added.conflicting_address(&there).is_some());
+}

@@ -182,11 +182,12 @@ impl Site {
         }
     }
 
-    /// The identity of the leading replica of the controller.
+    /// The identity of the leading replica of the controller. Empty if none leads, or before the first replica creates the Lease.
     pub async fn leader(&self) -> String {
         let leases: Api<Lease> = Api::namespaced(self.admin.clone(), NAMESPACE);
-        let lease = leases.get("rdmanet-controller").await.unwrap();
-        lease.spec.unwrap().holder_identity.unwrap_or_default()
+        let lease = leases.get_opt("rdmanet-controller").await.unwrap();
+        let holder = lease.and_then(|lease| lease.spec?.holder_identity);
+        holder.unwrap_or_default()
     }
 
     /// The address objects.

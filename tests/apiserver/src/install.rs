@@ -138,10 +138,18 @@ pub async fn enforced(server: &Server, admin: &Client, namespace: &str) {
 }
 
 /// Waits until `holds` returns true, for at most a minute.
-pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
+pub async fn until(what: &str, holds: impl AsyncFnMut() -> bool) {
+    until_within(Duration::from_secs(60), what, holds).await;
+}
+
+/// As [`until`], within `limit`.
+///
+/// # Panics
+/// If it does not.
+pub async fn until_within(limit: Duration, what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + limit;
     while !holds().await {
-        assert!(Instant::now() < deadline, "not within a minute: {what}");
+        assert!(Instant::now() < deadline, "not within {limit:?}: {what}");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }

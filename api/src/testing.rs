@@ -105,13 +105,7 @@ pub fn panicking_clients(fatal: &'static str) -> Clients {
 /// # Panics
 /// Without a tokio runtime.
 pub fn scripted_clients(mut answer: impl FnMut(&str) -> (u16, Value) + Send + 'static) -> Clients {
-    let scripted = service_fn(move |request: Request<Body>| {
-        let (code, object) = answer(&request.uri().to_string());
-        let body = Body::from(object.to_string().into_bytes());
-        let response = Response::builder().status(code).body(body).unwrap();
-        std::future::ready(Ok::<_, std::io::Error>(response))
-    });
-    Client::new(scripted, "default").into()
+    answering_clients(move |_, uri, _| answer(uri))
 }
 
 /// Clients of an API server that answers each request, given by method, URI and body, with a status code and an object. A request

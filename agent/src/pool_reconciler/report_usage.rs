@@ -128,8 +128,6 @@ struct OfBlock {
 struct ReportScope<'a> {
     target: &'a Target,
     accepted: &'a AcceptedPool,
-    /// The generation of the pool that this node observes.
-    generation: i64,
 }
 
 /// Reports the use of blocks.
@@ -177,11 +175,7 @@ impl UsageReporter {
         if file.generation != accepted.generation {
             return Ok(());
         }
-        let scope = ReportScope {
-            target,
-            accepted,
-            generation: file.generation,
-        };
+        let scope = ReportScope { target, accepted };
         self.reports.last.retain(|name, _| blocks.contains_key(name));
         self.reports.forget_unless(&accepted.spec);
         let mine =
@@ -192,7 +186,7 @@ impl UsageReporter {
             if !self.is_due(scope, (name, block), used) {
                 continue;
             }
-            if !self.reports.has_noted(name, scope.generation)
+            if !self.reports.has_noted(name, accepted.generation)
                 && let Some(ip) = publish_reserved(reconciler, target).await?
             {
                 self.reports.postpone(name, target.blocks, Instant::now());
@@ -213,11 +207,8 @@ impl UsageReporter {
 
     /// Whether this node should report the block now.
     fn is_due(&mut self, scope: ReportScope<'_>, (name, block): (&str, &IpBlock), used: Usage) -> bool {
-        let ReportScope {
-            target,
-            accepted,
-            generation,
-        } = scope;
+        let ReportScope { target, accepted } = scope;
+        let generation = accepted.generation;
         let now = Instant::now();
         let turn = match self.reports.last.get_mut(name) {
             Some(report) if report.noted == generation => {
@@ -243,9 +234,7 @@ impl UsageReporter {
         (name, block): (&str, &IpBlock),
         used: Usage,
     ) -> Result<(), ReconcileError> {
-        let ReportScope {
-            accepted, generation, ..
-        } = scope;
+        let accepted = scope.accepted;
         let leases = self.leases_of(accepted, cidr_of(block)).await?;
         let status = IpBlockStatus {
             used: i64::try_from(used.leased).unwrap_or(i64::MAX),
@@ -253,14 +242,14 @@ impl UsageReporter {
             excluded: leases.excluded,
             oldest: leases.oldest,
             reported_at: Some(now()),
-            observed_generation: Some(generation),
+            observed_generation: Some(accepted.generation),
         };
         if let WriteResult::Applied(after) = scope.target.api.update_status(block, &status).await? {
             reconciler.known_mut().note(name, Some(after));
             let report = BlockReport {
                 at: Instant::now(),
                 used,
-                noted: generation,
+                noted: accepted.generation,
                 turn: None,
             };
             self.reports.last.insert(name.to_owned(), report);

@@ -4,10 +4,15 @@
 use super::context::{PoolContext, Target};
 use crate::agent::Agent;
 use crate::config::Config;
+use crate::node::entry;
+use api::accepted_pool::{AcceptedPool, Writer};
+use api::block_layout::BlockCidr;
 use api::deadline::Deadline;
 use api::testing::{scripted_clients, small_pool};
+use block::owner::NodeIdentity;
+use block::{LocalBlock, Mode, Owner};
 use clap::Parser;
-use ipam::pool::Counters;
+use ipam::pool::{Counters, PoolFile};
 use kube::runtime::reflector::store;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -67,4 +72,36 @@ async fn node_with(
     };
     let pool = "rail0".to_owned().try_into().unwrap();
     (PoolContext { agent, pool }, target, dir)
+}
+
+/// The registration of the node.
+pub(super) fn registration(context: &PoolContext) -> Owner {
+    match context.agent.identity() {
+        Some(NodeIdentity::Registered(owner)) => owner,
+        other => panic!("the node is registered: {other:?}"),
+    }
+}
+
+/// The file that an agent wrote in an earlier boot for `accepted`: it admits no namespace, and has the active block 10.1.0.0/28.
+pub(super) fn file_of_earlier_boot(context: &PoolContext, accepted: &AcceptedPool) -> PoolFile {
+    let writer = Writer {
+        owner: registration(context),
+        boot_id: "00000000-0000-4000-8000-000000000000".to_owned(),
+        quarantine: Duration::from_secs(60),
+    };
+    let mut file = accepted.file(&writer, Some(Vec::new()), Counters::default());
+    let local = LocalBlock {
+        epoch: 1,
+        mode: Mode::Active,
+    };
+    let cidr = BlockCidr::of("10.1.0.0/28".parse().unwrap()).unwrap();
+    file.blocks = vec![entry(&cidr.name("default"), cidr.network(), local)];
+    file
+}
+
+/// Replaces the file of the pool.
+pub(super) async fn replace_file(context: &PoolContext, file: &PoolFile) {
+    let (stores, file) = (&context.agent.stores, file.clone());
+    let edited = stores.edit(&context.pool, move |_, _| Ok(Some(file))).await;
+    assert!(edited.unwrap());
 }

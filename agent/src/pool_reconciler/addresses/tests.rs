@@ -10,7 +10,7 @@ async fn bind_beside_an_object_of(pool: &'static str) -> Result<IpAddress, Error
     let (context, target, _dir) = registered_node(move |uri| {
         let address = json!({
             "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPAddress",
-            "metadata": { "name": "default-4-0a010005", "uid": "1", "resourceVersion": "1" },
+            "metadata": { "name": "default-0a010005", "uid": "1", "resourceVersion": "1" },
             "spec": {
                 "pool": pool, "address": IP, "block": "10.1.0.0", "node": { "node": "n", "nodeUID": "u" },
                 "state": "Bound",

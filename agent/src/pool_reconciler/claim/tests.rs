@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
-use crate::pool_reconciler::testing::registered_node;
+use crate::pool_reconciler::testing::{registered_node, registration};
 use serde_json::json;
 
 /// The result of a claim on a node whose only block, of a pool with `maxBlocksPerNode` 1, has this state. Other nodes have the rest.
@@ -16,14 +16,11 @@ async fn claim_beside(state: BlockState) -> Claimed {
         )
     })
     .await;
-    let Some(NodeIdentity::Registered(me)) = context.agent.identity() else {
-        panic!("the node is registered")
-    };
     let mut accepted = target.accepted.clone().unwrap();
     accepted.spec.max_blocks_per_node = 1;
     let cidr = accepted.layout(Family::V4).unwrap().block(0).unwrap();
     let name = cidr.name("default");
-    let mut block = new_block(&name, "rail0", cidr, &me, Duration::ZERO);
+    let mut block = new_block(&name, "rail0", cidr, &registration(&context), Duration::ZERO);
     block.spec.state = state;
     let mut blocks = BlockReconciler::new(context.clone());
     blocks.known_mut().note(&name, Some(block));

@@ -2,14 +2,11 @@
 //! The file of a pool after a reboot.
 
 use super::super::reconcile_block::BlockReconciler;
-use super::super::testing::registered_node;
+use super::super::testing::{file_of_earlier_boot, registered_node, replace_file};
 use super::*;
 use api::testing::small_pool;
-use ipam::pool::Counters;
 use serde_json::json;
 use tempfile::TempDir;
-
-const EARLIER_BOOT: &str = "00000000-0000-4000-8000-000000000000";
 
 /// A node whose API server answers each request about a block with the status `code`.
 async fn node(code: u16) -> (PoolContext, Target, TempDir) {
@@ -17,41 +14,16 @@ async fn node(code: u16) -> (PoolContext, Target, TempDir) {
     registered_node(move |_| (code, error.clone())).await
 }
 
-/// Replaces the file of the pool.
-async fn replace(context: &PoolContext, file: &PoolFile) {
-    let (stores, file) = (&context.agent.stores, file.clone());
-    let edited = stores.edit(&context.pool, move |_, _| Ok(Some(file))).await;
-    assert!(edited.unwrap());
-}
-
-/// The file that an agent wrote in an earlier boot: it admits no namespace, and has one active block.
+/// The file of an earlier boot for the pool of the target.
 fn of_earlier_boot(context: &PoolContext) -> PoolFile {
-    let Some(NodeIdentity::Registered(owner)) = context.agent.identity() else {
-        panic!("the node is registered");
-    };
-    let writer = Writer {
-        owner,
-        boot_id: EARLIER_BOOT.to_owned(),
-        quarantine: Duration::from_secs(60),
-    };
-    let mut file = small_pool().file(&writer, Some(Vec::new()), Counters::default());
-    let local = LocalBlock {
-        epoch: 1,
-        mode: Mode::Active,
-    };
-    file.blocks = vec![entry(
-        "default-4-0a010000-28",
-        "10.1.0.0/28".parse().unwrap(),
-        local,
-    )];
-    file
+    file_of_earlier_boot(context, &small_pool())
 }
 
 #[tokio::test]
 async fn a_pool_file_gets_the_id_of_this_boot_only_after_its_blocks_were_compared() {
     let (context, target, _dir) = node(500).await;
     let before = of_earlier_boot(&context);
-    replace(&context, &before).await;
+    replace_file(&context, &before).await;
     let known = KnownBlocks::new(context.clone());
     let mut writer = PoolFileWriter::new(context.clone());
 
@@ -82,17 +54,17 @@ async fn blocks_that_become_unproven_before_they_are_compared_are_closed() {
         ..unproven.clone()
     };
     let mut blocks = BlockReconciler::new(context.clone());
-    replace(&context, &proven).await;
+    replace_file(&context, &proven).await;
     assert!(blocks.reconcile(&target).await.unwrap_err().is_unanswered());
     assert_eq!(context.file().await.unwrap(), Some(proven));
 
-    replace(&context, &unproven).await;
+    replace_file(&context, &unproven).await;
     assert!(blocks.reconcile(&target).await.unwrap_err().is_unanswered());
     let file = context.file().await.unwrap().unwrap();
     assert_eq!(file.blocks[0].state, BlockState::Draining);
 
     // They open one by one when they are compared, so they are closed once only.
-    replace(&context, &unproven).await;
+    replace_file(&context, &unproven).await;
     assert!(blocks.reconcile(&target).await.unwrap_err().is_unanswered());
     assert_eq!(context.file().await.unwrap(), Some(unproven));
 }
@@ -102,7 +74,7 @@ async fn blocks_that_become_unproven_before_they_are_compared_are_closed() {
 async fn a_rejected_block_of_a_rebooted_node_is_closed_and_delays_no_other_block() {
     let (context, target, _dir) = node(403).await;
     let mut blocks = BlockReconciler::new(context.clone());
-    replace(&context, &of_earlier_boot(&context)).await;
+    replace_file(&context, &of_earlier_boot(&context)).await;
     assert!(!blocks.reconcile(&target).await.unwrap_err().is_unanswered());
     assert!(!blocks.is_proven());
     blocks.write_file(&target).await.unwrap();

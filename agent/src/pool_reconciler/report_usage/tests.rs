@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The times at which nodes confirm an edit of a pool.
 
-use super::super::testing::registered_node;
+use super::super::testing::{file_of_earlier_boot, registered_node, registration, replace_file};
 use super::*;
-use api::accepted_pool::Writer;
 use api::convert;
-use block::{LocalBlock, Mode};
-use ipam::pool::Counters;
 use std::sync::{Arc, Mutex};
 
 #[test]
@@ -140,33 +137,14 @@ async fn a_generation_is_noted_only_while_it_is_that_of_the_spec_in_force() {
             (409, serde_json::json!({ "kind": "Status", "code": 409 }))
         })
         .await;
-        let Some(NodeIdentity::Registered(me)) = context.agent.identity() else {
-            panic!("the node is registered");
-        };
-        let writer = Writer {
-            owner: me.clone(),
-            boot_id: "00000000-0000-4000-8000-000000000000".to_owned(),
-            quarantine: Duration::from_secs(60),
-        };
-        let accepted = target.accepted.as_ref().unwrap();
-        let mut file = accepted.file(&writer, None, Counters::default());
+        let mut file = file_of_earlier_boot(&context, target.accepted.as_ref().unwrap());
         file.generation = in_file;
-        let cidr = BlockCidr::of("10.1.0.0/28".parse().unwrap()).unwrap();
-        let name = cidr.name("default");
-        let local = LocalBlock {
-            epoch: 1,
-            mode: Mode::Active,
-        };
-        file.blocks = vec![crate::node::entry(&name, cidr.network(), local)];
-        let edit = context
-            .agent
-            .stores
-            .edit(&context.pool, move |_, _| Ok(Some(file)));
-        assert!(edit.await.unwrap());
-        let mut block = convert::new_block(&name, "rail0", cidr, &me, Duration::ZERO);
+        replace_file(&context, &file).await;
+        let (name, cidr) = (&file.blocks[0].name, BlockCidr::of(file.blocks[0].cidr).unwrap());
+        let mut block = convert::new_block(name, "rail0", cidr, &registration(&context), Duration::ZERO);
         block.metadata.resource_version = Some("1".to_owned());
         let mut reconciler = BlockReconciler::new(context.clone());
-        reconciler.known_mut().note(&name, Some(block));
+        reconciler.known_mut().note(name, Some(block));
 
         let _ = UsageReporter::new(context).report(&mut reconciler, &target).await;
         let asked = asked.lock().unwrap();

@@ -2,13 +2,11 @@
 //! The end of a reservation for all nodes.
 
 use super::super::pool_file::PoolFileWriter;
-use super::super::testing::registered_node;
+use super::super::testing::{file_of_earlier_boot, registered_node, registration, replace_file};
 use super::*;
 use api::block_layout::BlockCidr;
 use api::convert;
 use api::testing::accepted_pool;
-use block::{LocalBlock, Mode};
-use ipam::pool::Counters;
 use serde_json::json;
 use std::time::Duration;
 
@@ -67,35 +65,16 @@ async fn an_address_with_an_object_is_held_back_while_the_spec_excludes_it() {
     let (context, mut target, _dir) = registered_node(move |_| (200, list.clone())).await;
     let range = json!({ "subnet": "10.1.0.0/24", "gateway": "none", "exclude": ["10.1.0.5"] });
     let accepted = accepted_pool("rail0", &json!({ "ranges": [range], "blockSize": { "v4": 16 } })).unwrap();
-    let Some(NodeIdentity::Registered(me)) = context.agent.identity() else {
-        panic!("the node is registered");
-    };
-    let writer = api::accepted_pool::Writer {
-        owner: me.clone(),
-        boot_id: "00000000-0000-4000-8000-000000000000".to_owned(),
-        quarantine: Duration::from_secs(60),
-    };
-    let mut file = accepted.file(&writer, None, Counters::default());
+    let mut file = file_of_earlier_boot(&context, &accepted);
     file.reserved = vec!["10.1.0.5".to_owned()];
-    let cidr = BlockCidr::of("10.1.0.0/28".parse().unwrap()).unwrap();
-    let name = cidr.name("default");
-    let local = LocalBlock {
-        epoch: 1,
-        mode: Mode::Active,
-    };
-    file.blocks = vec![crate::node::entry(&name, cidr.network(), local)];
+    replace_file(&context, &file).await;
     target.accepted = Some(accepted);
-    let edited = context
-        .agent
-        .stores
-        .edit(&context.pool, move |_, _| Ok(Some(file)))
-        .await;
-    assert!(edited.unwrap());
-    let mut noted = convert::new_block(&name, "rail0", cidr, &me, Duration::ZERO);
+    let (name, cidr) = (&file.blocks[0].name, BlockCidr::of(file.blocks[0].cidr).unwrap());
+    let mut noted = convert::new_block(name, "rail0", cidr, &registration(&context), Duration::ZERO);
     noted.metadata.resource_version = Some("1".to_owned());
     noted.status = block(Some(3)).status;
     let mut known = KnownBlocks::new(context.clone());
-    known.note(&name, Some(noted));
+    known.note(name, Some(noted));
 
     let mut writer = PoolFileWriter::new(context.clone());
     writer.write(&known, &target, false).await.unwrap();

@@ -76,7 +76,7 @@ impl Facts {
             function: path.as_deref().and_then(|path| function_at(path, link)),
             functions: path.as_deref().map_or(0, Sysfs::virtual_functions),
             last_active: is_last_active(sysfs, link, &all)?,
-            holder: holder(link, &hardware, written),
+            holder: holder(link, written),
             guids: guids(sysfs, &hardware, &all, written)?,
             path,
             port,
@@ -138,10 +138,10 @@ fn uppers(link: &Link, all: &[Link], written: &[Written], damaged: &[String]) ->
 
 /// The attachment with `link`. A link that returned from a living pod may have the address that the pod chose, if its driver
 /// reports no permanent one.
-fn holder(link: &Link, hardware: &Hardware, written: &[Written]) -> Option<String> {
+fn holder(link: &Link, written: &[Written]) -> Option<String> {
     let has = |of: &&Written| {
-        let its = of.intent.device.as_ref().map(|its| &its.hardware);
-        its.is_some_and(|its| its.is_same(hardware) || its.is(link))
+        let its = of.intent.device.as_ref();
+        its.is_some_and(|its| its.hardware.is(link))
     };
     written.iter().find(has).map(ToString::to_string)
 }

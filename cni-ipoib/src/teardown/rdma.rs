@@ -57,6 +57,8 @@ fn free_name(caller: &Caller<'_>, identity: &Identity) -> Result<(), Error> {
     let node = caller.node;
     let name = &identity.name;
     let is_other = |grant: &&Grant| grant.device.name != *name && grant.name_in_pod() != name;
+    // Otherwise a DEL of the other attachment could restore the name of its device between the list and the rename.
+    let _lock = NodeLock::attempt(node.state());
     for other in takers(node.state(), Taken::RdmaDevice)? {
         let Some(its) = other.intent.rdma.as_ref().filter(is_other).and_then(Grant::moved) else {
             continue;

@@ -317,7 +317,7 @@ udaddy_between_pods() {
 sa_delay_cases() {
 	fabric devices=2 sa_delay=700
 	holds "a query to the subnet administrator takes the time of sa_delay" \
-		all 'start=${EPOCHREALTIME/./}' '{ saquery -C softib0 -t 20000 -s 2>&1 || true; } | tee /tmp/client | grep "is not supported" || { cat /tmp/client; false; }' \
+		all 'start=${EPOCHREALTIME/./}' '{ saquery -C softib0 -t 20000 -s 2>&1 || true; } | tee /tmp/client | grep "Method/Attribute combination is not supported" || { cat /tmp/client; false; }' \
 		'(( ${EPOCHREALTIME/./} - start >= 700000 ))'
 	echo 0 >/sys/module/softib/parameters/sa_delay
 }

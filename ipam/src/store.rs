@@ -53,7 +53,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use block::{BlockUse, Leases, StoredLease};
+pub use block::{BlockUse, Leases, StoredLease, Unattributed};
 pub use disk::{Disk, Identity, NodeDisk};
 pub use lease::Lease;
 pub use pending::Released;
@@ -229,14 +229,17 @@ impl<'n> Store<'n> {
 
     /// Whether `owner` has a lease, damaged or not.
     pub fn has_lease(&self, owner: &Attachment) -> bool {
-        self.node.disk.identity(&self.lease_path(owner)).is_ok()
+        self.may_exist(&self.lease_path(owner))
+    }
+
+    /// Whether there is a file at `path`, or the disk does not tell.
+    fn may_exist(&self, path: &Path) -> bool {
+        !matches!(self.node.disk.identity(path), Err(e) if is_nowhere(&e))
     }
 
     /// Whether one of `ips` has a file in `addresses/`, of whatever lease. Needs no lock.
     pub(crate) fn has_address_of(&self, ips: &[IpAddr]) -> bool {
-        let disk = self.node.disk;
-        ips.iter()
-            .any(|ip| disk.identity(&self.address_path(*ip)).is_ok())
+        ips.iter().any(|ip| self.may_exist(&self.address_path(*ip)))
     }
 
     fn lock_path(&self) -> PathBuf {

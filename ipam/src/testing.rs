@@ -107,6 +107,8 @@ pub(crate) struct FaultyDisk {
     pub(crate) room: Cell<Option<usize>>,
     /// How many names of directories were read.
     pub(crate) listed: Cell<usize>,
+    /// The paths whose name ends with this one are on a bad sector: nothing about them can be read.
+    pub(crate) unreadable: Cell<Option<&'static str>>,
     /// Called before each read.
     pub(crate) before_read: RefCell<Option<Box<dyn Fn()>>>,
 }
@@ -124,6 +126,13 @@ impl FaultyDisk {
             Err(io::Error::other("the process is dead"))
         } else {
             look()
+        }
+    }
+
+    fn require_readable(&self, path: &Path) -> io::Result<()> {
+        match self.unreadable.get() {
+            Some(name) if path.ends_with(name) => Err(io::Error::from_raw_os_error(nix::libc::EIO)),
+            _ => Ok(()),
         }
     }
 
@@ -155,10 +164,12 @@ impl FaultyDisk {
 
 impl Disk for FaultyDisk {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.require_readable(path)?;
         self.look(|| NodeDisk.read(path))
     }
 
     fn identity(&self, path: &Path) -> io::Result<Identity> {
+        self.require_readable(path)?;
         self.look(|| NodeDisk.identity(path))
     }
 
@@ -277,6 +288,7 @@ impl Fixture {
             shared: Cell::new(None),
             room: Cell::new(None),
             listed: Cell::new(0),
+            unreadable: Cell::new(None),
             before_read: RefCell::new(None),
         };
         let clock = HandClock {

@@ -189,7 +189,7 @@ impl PoolFile {
     }
 
     /// Whether `ip` is allocated only on request. A list that no agent writes reserves nothing.
-    pub(crate) fn reserves(&self, ip: IpAddr) -> bool {
+    pub fn reserves(&self, ip: IpAddr) -> bool {
         let reserved = exclusions("reserved", Some(&self.reserved)).unwrap_or_default();
         reserved
             .iter()

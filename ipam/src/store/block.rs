@@ -7,6 +7,7 @@ use crate::pool::{PoolFile, PoolRanges};
 use crate::range::{Family, bits, whole};
 use common::cni::{Attachment, Error};
 use ipnetwork::IpNetwork;
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -27,6 +28,16 @@ pub struct Leases {
     pub intact: Vec<StoredLease>,
     /// The unreadable leases, each with its owner by the file's name. They keep their addresses.
     pub damaged: Vec<(Attachment, Error)>,
+}
+
+/// An address with a file in `addresses/` that no readable lease has: its lease is damaged or missing, or an administrator
+/// blocked the address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unattributed {
+    /// The address.
+    pub ip: IpAddr,
+    /// An administrator blocked it: its file is empty, and no lease is a link to that file.
+    pub is_blocked: bool,
 }
 
 /// How many addresses of a block are in use.
@@ -60,25 +71,53 @@ impl Store<'_> {
     pub fn leases(&self) -> Result<Leases, Error> {
         let mut leases = Leases::default();
         for owner in self.owners()? {
-            // The inode is read before the content. If another file takes its place in between, the inode is
-            // the old one's, and the caller that acts on it finds it changed.
-            let Ok(identity) = self.node.disk.identity(&self.lease_path(&owner)) else {
-                continue;
-            };
-            match self.lease(&owner) {
-                Ok(Some(lease)) => leases.intact.push(StoredLease {
-                    lease,
-                    inode: identity.inode,
-                }),
-                Ok(None) => {}
+            match self.stored(&owner) {
+                Ok(stored) => leases.intact.extend(stored),
                 Err(error) => leases.damaged.push((owner, error)),
             }
         }
         Ok(leases)
     }
+
+    /// The lease of `owner` with its file.
+    fn stored(&self, owner: &Attachment) -> Result<Option<StoredLease>, Error> {
+        // The inode is read before the content. If another file takes its place in between, the inode is
+        // the old one's, and the caller that acts on it finds it changed.
+        let Some(identity) = self.identity(&self.lease_path(owner))? else {
+            return Ok(None);
+        };
+        let inode = identity.inode;
+        Ok(self.lease(owner)?.map(|lease| StoredLease { lease, inode }))
+    }
 }
 
 impl Locked<'_> {
+    /// All leases, and the taken addresses that none of the readable ones has.
+    ///
+    /// # Errors
+    /// [`common::cni::Code::IO`] if a directory cannot be listed.
+    pub fn attributed(&self) -> Result<(Leases, Vec<Unattributed>), Error> {
+        let leases = self.store.leases()?;
+        let readable = leases.intact.iter();
+        let attributed: HashSet<IpAddr> = readable.flat_map(|stored| stored.lease.addresses()).collect();
+        let others = self
+            .addresses()?
+            .into_iter()
+            .filter(|ip| !attributed.contains(ip));
+        let others = others.map(|ip| Unattributed {
+            ip,
+            is_blocked: self.is_blocked(ip),
+        });
+        Ok((leases, others.collect()))
+    }
+
+    /// Whether an administrator made the file of `ip`, as `touch` does. A damaged lease may be empty too, but it has another name.
+    fn is_blocked(&self, ip: IpAddr) -> bool {
+        let (disk, path) = (self.store.node.disk, self.store.address_path(ip));
+        let has_one_name = disk.identity(&path).is_ok_and(|identity| identity.names == 1);
+        has_one_name && disk.read(&path).is_ok_and(|content| content.is_empty())
+    }
+
     /// The usage of each of `blocks`, in their order. `pool` is the content of `pool.json`.
     ///
     /// # Errors

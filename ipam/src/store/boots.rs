@@ -61,7 +61,7 @@ impl Store<'_> {
     ) -> Result<(), Error> {
         for boot in self.other_boots(network)? {
             let name = |owner: &Attachment| boot.join("leases").join(super::lease_name(owner));
-            if concerns.is_some_and(|owner| self.node.disk.identity(&name(owner)).is_err()) {
+            if concerns.is_some_and(|owner| !self.may_exist(&name(owner))) {
                 continue;
             }
             if let Some(lease) = self.living_lease(&boot)? {

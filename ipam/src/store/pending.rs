@@ -45,7 +45,7 @@ impl Store<'_> {
 
     /// Whether an ADD of `owner` has a request at the agent, or was killed while it had one.
     pub fn is_asking(&self, owner: &Attachment) -> bool {
-        self.node.disk.identity(&self.asking_path(owner)).is_ok()
+        self.may_exist(&self.asking_path(owner))
     }
 
     /// The addresses whose objects the agent must delete, in no order.

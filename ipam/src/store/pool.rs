@@ -82,7 +82,7 @@ impl Store<'_> {
 
     /// Whether the agent has written the pool.
     pub fn has_pool(&self) -> bool {
-        self.node.disk.identity(&self.pool_path()).is_ok()
+        self.may_exist(&self.pool_path())
     }
 
     /// Whether the plugin may allocate from the blocks of `pool` now.

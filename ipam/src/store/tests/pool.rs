@@ -257,6 +257,51 @@ fn a_damaged_lease_is_reported_and_keeps_its_addresses() {
     assert_eq!((owner, error.code), (&attachment("a"), Code::STORE_CORRUPT));
 }
 
+/// The taken addresses of the store that no readable lease has, with whether an administrator blocked them.
+fn unattributed(fixture: &Fixture) -> Vec<(String, bool)> {
+    let (_, mut others) = fixture.with_store(|store| store.enter().unwrap().attributed().unwrap());
+    others.sort_by_key(|one| one.ip);
+    let described = others.iter().map(|one| (one.ip.to_string(), one.is_blocked));
+    described.collect()
+}
+
+#[test]
+fn an_address_without_a_readable_lease_is_told_from_one_that_is_blocked() {
+    let fixture = single("10.0.0.0/24");
+    for container in ["a", "b", "c", "d"] {
+        fixture.add(container);
+    }
+    assert_eq!(unattributed(&fixture), []);
+    // Damaged, empty, and missing.
+    std::fs::write(fixture.file("leases/a@eth0"), "{").unwrap();
+    std::fs::write(fixture.file("leases/b@eth0"), "").unwrap();
+    std::fs::remove_file(fixture.file("leases/c@eth0")).unwrap();
+    std::fs::write(fixture.file("addresses/10.0.0.9"), "").unwrap();
+    let expected = [
+        ("10.0.0.1", false),
+        ("10.0.0.2", false),
+        ("10.0.0.3", false),
+        ("10.0.0.9", true),
+    ];
+    assert_eq!(
+        unattributed(&fixture),
+        expected.map(|(ip, blocked)| (ip.to_owned(), blocked))
+    );
+}
+
+#[test]
+fn a_lease_on_a_bad_sector_keeps_its_address() {
+    let fixture = single("10.0.0.0/24");
+    fixture.add("a");
+    fixture.plugin.disk.unreadable.set(Some("leases/a@eth0"));
+    let leases = fixture.with_store(|store| store.leases().unwrap());
+    assert_eq!((leases.intact.len(), leases.damaged.len()), (0, 1), "{leases:?}");
+    assert_eq!(unattributed(&fixture), [("10.0.0.1".to_owned(), false)]);
+    // The address is readable, so only the lease proves that GC must keep it.
+    let _ = fixture.gc(&["b"]);
+    assert_eq!(fixture.names("addresses"), ["10.0.0.1"]);
+}
+
 #[test]
 fn an_address_of_the_cluster_goes_to_the_agent_without_resting() {
     let fixture = single("10.0.0.0/24");

@@ -13,7 +13,7 @@ use common::cni::{Code, Error};
 use ipam::clock::KernelClock;
 use ipam::config::Place;
 use ipam::pool::{Block, BlockState, POOLS, PoolFile, PoolName};
-use ipam::store::{Disk, LOCK_WAIT, Leases, Locked, NodeDisk, Released, Store};
+use ipam::store::{Disk, LOCK_WAIT, Leases, Locked, NodeDisk, Released, Store, Unattributed};
 use ipnetwork::IpNetwork;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -141,6 +141,18 @@ impl Stores {
     )]
     pub async fn leases(&self, pool: &PoolName) -> Result<Leases, Error> {
         self.with(pool, |store| store.leases()).await
+    }
+
+    /// All leases of `pool` on this node, and the taken addresses that none of the readable ones has.
+    ///
+    /// # Errors
+    /// [`Code::IO`], [`Code::STORE_CORRUPT`], [`Code::TRY_AGAIN`].
+    pub async fn attributed(&self, pool: &PoolName) -> Result<(Leases, Vec<Unattributed>), Error> {
+        self.with(pool, |store| match store.enter_existing()? {
+            Some(locked) => locked.attributed(),
+            None => Ok((Leases::default(), Vec::new())),
+        })
+        .await
     }
 
     /// The addresses of `pool` whose leases have ended and whose objects must be released.

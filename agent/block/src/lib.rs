@@ -90,7 +90,8 @@ pub struct LocalBlock {
 pub struct Usage {
     /// Addresses that leases have.
     pub leased: u64,
-    /// The leased addresses that have no object of their own.
+    /// Addresses without an object of their own that no other node may allocate: those that leases have, and those that are taken
+    /// without a readable lease.
     pub unpublished: u64,
     /// The leased addresses that no node allocates by itself, such as reserved ones.
     pub by_name: u64,

@@ -4,9 +4,11 @@
 //! Invariant: nothing is freed because of a single observation, a wall clock, or a missing answer. Each release is logged with
 //! its evidence.
 
+mod sandboxes;
+
 use super::addresses::Addresses;
 use super::context::{AddressUse, PoolContext, Target};
-use super::publish::Publisher;
+use super::publish::{Publisher, without_lease};
 use crate::liveness::{Conclusion, Namespace, PodState, conclude, final_phase};
 use crate::suspects::Suspects;
 use api::accepted_pool::AcceptedPool;
@@ -20,7 +22,7 @@ use ipam::agent::LIMIT;
 use ipam::clock::{Clock, KernelClock};
 use ipam::store::{Fate, NetnsFile, Released, StoredLease};
 use kube::ResourceExt;
-use std::collections::HashMap;
+use sandboxes::{Newer, Sandboxes};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -54,51 +56,6 @@ impl Observed {
             || !self.addresses.is_empty()
             || lately(last_write, BACKGROUND_LIMIT + interval * 4)
             || !lately(self.listed, interval * IDLE_INTERVALS)
-    }
-}
-
-/// When a lease was made, and for which UID.
-type Made = (Duration, Option<String>);
-
-/// The leases of each interface of each pod name.
-struct Sandboxes(HashMap<(String, String), Vec<Made>>);
-
-/// What has a newer lease for the interface of a lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Newer {
-    /// A newer sandbox of the pod. A lease without a UID counts as one of the same pod.
-    Sandbox,
-    /// A later pod of the same name.
-    Pod,
-}
-
-impl Sandboxes {
-    fn of(leases: &[StoredLease]) -> Self {
-        let mut all: HashMap<_, Vec<Made>> = HashMap::new();
-        for stored in leases {
-            if let Some(key) = Self::key(stored) {
-                let made = (stored.lease.since_boot, stored.lease.sandbox.uid.clone());
-                all.entry(key).or_default().push(made);
-            }
-        }
-        Self(all)
-    }
-
-    fn key(stored: &StoredLease) -> Option<(String, String)> {
-        let pod = stored.lease.sandbox.pod.clone()?;
-        Some((pod, stored.lease.owner.ifname.to_string()))
-    }
-
-    /// What has a newer lease for the same pod name and interface. A newer sandbox of the pod comes before a later pod.
-    fn newer_than(&self, stored: &StoredLease) -> Option<Newer> {
-        let all = self.0.get(&Self::key(stored)?)?;
-        let newer = all.iter().filter(|(since, _)| *since > stored.lease.since_boot);
-        newer
-            .map(|(_, uid)| match (&stored.lease.sandbox.uid, uid) {
-                (Some(ours), Some(theirs)) if ours != theirs => Newer::Pod,
-                _ => Newer::Sandbox,
-            })
-            .min()
     }
 }
 
@@ -173,23 +130,31 @@ impl GarbageCollector {
             )
         {
             // The leases first: an object that a lease has exists before the lease does.
-            let leased = publisher.uncovered().await?;
+            let uncovered = publisher.uncovered().await?;
             let there = target.api.addresses_of(&self.context.agent.config.node).await?;
             let kept = self.collect_addresses(&target.api, &me, &there).await?;
             let there = self.context.by_ip(&there);
             let conflict = match me {
                 NodeIdentity::Registered(_) => {
-                    publisher.write_missing(target, accepted, leased, &there).await?
+                    publisher
+                        .write_missing(target, accepted, uncovered.leased, &there)
+                        .await?
                 }
                 NodeIdentity::Gone(_) => None,
             };
-            match conflict {
-                Some(ip) => self.problem = Some(self.describe_conflict(&target.api, accepted, ip).await?),
-                None if proven => self.problem = None,
-                None => {}
+            let mut unattributed = uncovered.unattributed.into_iter();
+            let unattributed = unattributed.find(|ip| !there.contains_key(ip));
+            match (conflict, unattributed) {
+                (Some(ip), _) => {
+                    self.problem = Some(self.describe_conflict(&target.api, accepted, ip).await?);
+                }
+                (None, Some(ip)) => self.problem = Some(without_lease(ip)),
+                (None, None) if proven => self.problem = None,
+                (None, None) => {}
             }
             self.observed.listed = Some(Instant::now());
-            self.observed.kept_as = (kept && proven && conflict.is_none()).then_some(me);
+            let known = conflict.is_none() && unattributed.is_none();
+            self.observed.kept_as = (kept && proven && known).then_some(me);
         }
         if target.accepted.is_none() {
             self.problem = None;

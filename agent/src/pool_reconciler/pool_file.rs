@@ -139,7 +139,8 @@ impl PoolFileWriter {
                     return Ok(false);
                 };
                 let empty = locked.pool()?.is_some_and(|file| file.blocks.is_empty());
-                if !empty || !store.leases()?.intact.is_empty() {
+                let leases = store.leases()?;
+                if !empty || !leases.intact.is_empty() || !leases.damaged.is_empty() {
                     return Ok(false);
                 }
                 locked.remove_pool().map(|()| true)

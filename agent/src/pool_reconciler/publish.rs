@@ -15,9 +15,9 @@ use ipam::agent::{AskedBy, Pod};
 use ipam::interval::IntervalSet;
 use ipam::pool::BlockState;
 use ipam::range::bits;
-use ipam::store::{Lease, StoredLease};
+use ipam::store::{Lease, StoredLease, Unattributed};
 use ipnetwork::IpNetwork;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::time::Instant;
 
@@ -26,6 +26,31 @@ const AT_ONCE: usize = 8;
 
 /// A leased address with its lease.
 pub(super) type LeasedAddress = (IpAddr, StoredLease);
+
+/// What the store of this node holds.
+struct Held {
+    /// The addresses of the readable leases.
+    leased: Vec<LeasedAddress>,
+    /// The taken addresses that no readable lease has.
+    unattributed: Vec<Unattributed>,
+}
+
+/// Addresses that need an object.
+pub(super) struct Uncovered {
+    /// Those of readable leases.
+    pub(super) leased: Vec<LeasedAddress>,
+    /// Those whose lease is damaged or missing. Nothing names their pods, so no object can be written.
+    pub(super) unattributed: Vec<IpAddr>,
+}
+
+/// Why an address that a pod of this node has, or may have, has no object to rely on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Obstacle {
+    /// Another node has just created its object, or the object changed since it was listed.
+    Object(IpAddr),
+    /// Its lease is damaged or missing.
+    Unattributed(IpAddr),
+}
 
 /// The leases whose objects this process has created or renewed. A pre-existing object may have a DELETE in flight, from a time
 /// when no lease had the address. It must be renewed before this node relies on it.
@@ -64,6 +89,8 @@ pub(super) struct Publisher {
     context: PoolContext,
     published: Published,
     last_write: Option<Instant>,
+    /// The addresses that were logged as the reason why a block is not shared.
+    logged: BTreeSet<IpAddr>,
 }
 
 impl Publisher {
@@ -72,6 +99,7 @@ impl Publisher {
             context,
             published: Published::default(),
             last_write: None,
+            logged: BTreeSet::new(),
         }
     }
 
@@ -81,24 +109,31 @@ impl Publisher {
     }
 
     /// Creates or renews an object for each lease in `within` that has no reliable one. Returns an address whose object could not
-    /// be written, because another node has just created one or because the object changed since it was listed.
+    /// be written. An address that an administrator blocked needs none.
     pub(super) async fn publish_leases(
         &mut self,
         target: &Target,
         accepted: &AcceptedPool,
         within: &IntervalSet,
-    ) -> Result<Option<IpAddr>, ReconcileError> {
-        let mut leased = self.leased().await?;
-        leased.retain(|(ip, _)| within.contains(bits(*ip)));
+    ) -> Result<Option<Obstacle>, ReconcileError> {
+        let mut held = self.held().await?;
+        held.leased.retain(|(ip, _)| within.contains(bits(*ip)));
         let there = self.context.own_addresses(&target.api).await?;
-        self.write_missing(target, accepted, leased, &there).await
+        let in_the_way = self.write_missing(target, accepted, held.leased, &there).await?;
+        let mut unattributed = held.unattributed.iter();
+        let unattributed = unattributed.find(|one| !one.is_blocked && within.contains(bits(one.ip)));
+        Ok(in_the_way
+            .map(Obstacle::Object)
+            .or(unattributed.map(|one| Obstacle::Unattributed(one.ip))))
     }
 
     /// The leased addresses that need an object: those that were allocated as objects, and those that no block in the file covers.
     /// The API server loses such an object if etcd is restored, or if a person deletes it where no policy prevents that.
-    pub(super) async fn uncovered(&mut self) -> Result<Vec<LeasedAddress>, ReconcileError> {
+    ///
+    /// Only its lease tells whether an address was allocated as an object. Without one, an address that the pool reserves counts.
+    pub(super) async fn uncovered(&mut self) -> Result<Uncovered, ReconcileError> {
         let file = self.context.file().await?;
-        let mut leased = self.leased().await?;
+        let mut held = self.held().await?;
         let blocks: Vec<IpNetwork> = file
             .iter()
             .flat_map(|file| &file.blocks)
@@ -106,19 +141,29 @@ impl Publisher {
             .map(|block| block.cidr)
             .collect();
         let is_covered = |ip: IpAddr| blocks.iter().any(|cidr| cidr.contains(ip));
-        leased.retain(|(ip, stored)| stored.lease.api.contains(ip) || !is_covered(*ip));
-        Ok(leased)
+        let is_reserved = |ip: IpAddr| file.as_ref().is_some_and(|file| file.reserves(ip));
+        held.leased
+            .retain(|(ip, stored)| stored.lease.api.contains(ip) || !is_covered(*ip));
+        held.unattributed
+            .retain(|one| !one.is_blocked && (is_reserved(one.ip) || !is_covered(one.ip)));
+        Ok(Uncovered {
+            leased: held.leased,
+            unattributed: held.unattributed.iter().map(|one| one.ip).collect(),
+        })
     }
 
-    /// The addresses of all leases.
-    async fn leased(&mut self) -> Result<Vec<LeasedAddress>, ReconcileError> {
-        let leases = self.context.agent.stores.leases(&self.context.pool).await?;
+    async fn held(&mut self) -> Result<Held, ReconcileError> {
+        let stores = &self.context.agent.stores;
+        let (leases, unattributed) = stores.attributed(&self.context.pool).await?;
         self.published.keep(&leases.intact);
         let ips = |stored: StoredLease| {
             let ips: Vec<IpAddr> = stored.lease.addresses().collect();
             ips.into_iter().map(move |ip| (ip, stored.clone()))
         };
-        Ok(leases.intact.into_iter().flat_map(ips).collect())
+        Ok(Held {
+            leased: leases.intact.into_iter().flat_map(ips).collect(),
+            unattributed,
+        })
     }
 
     /// Creates or renews the object of each of the addresses that has no reliable one. `there`: the objects of this node, listed
@@ -182,25 +227,54 @@ impl Publisher {
         claimant.new_address(&self.context, accepted, ip)
     }
 
-    /// The number of leases of the block without a reliable object.
+    /// The number of addresses of the block that no other node may allocate and that have no reliable object. An address that
+    /// an administrator blocked on this node is one of them.
     pub(super) async fn unpublished(
         &mut self,
         api: &Requests,
         cidr: Option<BlockCidr>,
     ) -> Result<u64, ReconcileError> {
         let Some(cidr) = cidr else { return Ok(0) };
-        let mut leased = self.leased().await?;
+        let mut held = self.held_in(cidr).await?;
         let there = self.context.own_addresses(api).await?;
-        leased.retain(|(ip, _)| cidr.network().contains(*ip));
-        self.published.retain_missing(&mut leased, &there);
-        Ok(leased.len() as u64)
+        self.published.retain_missing(&mut held.leased, &there);
+        Ok((held.leased.len() + held.unattributed.len()) as u64)
+    }
+
+    /// Whether each address of the block that no other node may allocate can get an object.
+    pub(super) async fn can_publish(&mut self, cidr: Option<BlockCidr>) -> Result<bool, ReconcileError> {
+        let Some(cidr) = cidr else { return Ok(true) };
+        Ok(self.held_in(cidr).await?.unattributed.is_empty())
+    }
+
+    async fn held_in(&mut self, cidr: BlockCidr) -> Result<Held, ReconcileError> {
+        let mut held = self.held().await?;
+        held.leased.retain(|(ip, _)| cidr.network().contains(*ip));
+        held.unattributed.retain(|one| cidr.network().contains(one.ip));
+        self.log_unattributed(cidr, &held.unattributed);
+        Ok(held)
+    }
+
+    /// Logs each address once that keeps a block from being shared.
+    fn log_unattributed(&mut self, cidr: BlockCidr, unattributed: &[Unattributed]) {
+        let is_there = |ip: &IpAddr| unattributed.iter().any(|one| one.ip == *ip);
+        self.logged
+            .retain(|ip| !cidr.network().contains(*ip) || is_there(ip));
+        for one in unattributed.iter().filter(|one| self.logged.insert(one.ip)) {
+            let (pool, block, ip) = (&self.context.pool, cidr.network(), one.ip);
+            if one.is_blocked {
+                tracing::warn!(%pool, %block, %ip, "the block is not shared, because an administrator blocked one of its addresses on this node; exclude the address in the pool and remove its file in addresses/");
+            } else {
+                tracing::warn!(%pool, %block, %ip, "the block is not shared, because the lease of one of its addresses is damaged or missing; delete the pod that has it (rdmanet addresses ADDRESS); if no pod has it, remove its file in addresses/");
+            }
+        }
     }
 
     pub(super) async fn publish(&mut self, target: &Target, cidr: BlockCidr) -> Result<(), ReconcileError> {
         let Some(accepted) = &target.accepted else {
             return Ok(());
         };
-        // The block is shared only when `unpublished` finds no lease without an object.
+        // The block is shared only when `unpublished` finds no address without an object.
         self.publish_leases(target, accepted, &[cidr.interval()].into_iter().collect())
             .await
             .map(|_| ())
@@ -214,6 +288,13 @@ async fn write(api: &Requests, object: &IpAddress) -> Result<bool, ReconcileErro
         None => api.create(object).await?,
     };
     Ok(matches!(written, WriteResult::Applied(_)))
+}
+
+/// Why the pod of a taken address cannot be named.
+pub(super) fn without_lease(ip: IpAddr) -> String {
+    format!(
+        "{ip} is taken on this node, and its lease is damaged or missing; delete the pod that has it (rdmanet addresses {ip}); if no pod has it, remove its file in addresses/ (docs/store.md)"
+    )
 }
 
 fn of_lease(lease: &Lease) -> AskedBy {

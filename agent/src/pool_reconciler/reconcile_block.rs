@@ -164,7 +164,8 @@ impl BlockReconciler {
             let desired = if doomed {
                 Desired::Drain
             } else {
-                desired_use(target, &name, cidr, used, surplus.contains(&name))
+                let desired = desired_use(target, &name, cidr, used, surplus.contains(&name));
+                self.unless_unpublishable(desired, cidr).await?
             };
             match self.reconcile_block(&name, cidr, desired, target).await {
                 Ok(()) if self.proven => {}
@@ -183,6 +184,19 @@ impl BlockReconciler {
             }
         }
         refused.map_or(Ok(()), Err)
+    }
+
+    /// `desired`, or to keep the block if an address of it can get no object: a block whose sharing has begun is never this node's
+    /// again.
+    async fn unless_unpublishable(
+        &mut self,
+        desired: Desired,
+        cidr: Option<BlockCidr>,
+    ) -> Result<Desired, ReconcileError> {
+        if desired == Desired::Share && !self.publisher.can_publish(cidr).await? {
+            return Ok(Desired::Keep);
+        }
+        Ok(desired)
     }
 
     /// Takes the steps of one block until none is left.

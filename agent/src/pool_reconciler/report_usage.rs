@@ -2,6 +2,7 @@
 //! Reports the use of this node's blocks to the API server: seldom, and only what has changed.
 
 use super::context::{PoolContext, Target, free_in_block};
+use super::publish::{Obstacle, without_lease};
 use super::reconcile_block::BlockReconciler;
 use crate::stagger;
 use api::accepted_pool::AcceptedPool;
@@ -14,7 +15,6 @@ use block::owner::NodeIdentity;
 use common::cni::{Code, Error};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -187,10 +187,10 @@ impl UsageReporter {
                 continue;
             }
             if !self.reports.has_noted(name, accepted.generation)
-                && let Some(ip) = publish_reserved(reconciler, target).await?
+                && let Some(obstacle) = publish_reserved(reconciler, target).await?
             {
                 self.reports.postpone(name, target.blocks, Instant::now());
-                refused.get_or_insert(ReconcileError::Local(self.not_published(ip)));
+                refused.get_or_insert(ReconcileError::Local(self.not_published(obstacle)));
                 continue;
             }
             let written = self.report_block(reconciler, scope, (name, block), used).await;
@@ -280,11 +280,18 @@ impl UsageReporter {
 
     /// The reason why a reservation is not noted yet. The other node may be about to delete its object, because the reservation
     /// is not noted. Then no object is left.
-    fn not_published(&self, ip: IpAddr) -> Error {
+    fn not_published(&self, obstacle: Obstacle) -> Error {
+        let (ip, why) = match obstacle {
+            Obstacle::Object(ip) => (
+                ip,
+                "a pod of this node has the address, and it has an object of another node; retried until that object is gone".to_owned(),
+            ),
+            Obstacle::Unattributed(ip) => (ip, without_lease(ip)),
+        };
         Error::new(
             Code::TRY_AGAIN,
             format!(
-                "pool {}: the reservation of {ip} is not noted yet: a pod of this node has the address, and it has an object of another node; retried until that object is gone",
+                "pool {}: the reservation of {ip} is not noted yet: {why}",
                 self.context.pool
             ),
         )
@@ -297,7 +304,7 @@ impl UsageReporter {
 async fn publish_reserved(
     reconciler: &mut BlockReconciler,
     target: &Target,
-) -> Result<Option<IpAddr>, ReconcileError> {
+) -> Result<Option<Obstacle>, ReconcileError> {
     let Some(accepted) = &target.accepted else {
         return Ok(None);
     };

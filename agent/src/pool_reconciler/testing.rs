@@ -12,9 +12,14 @@ use api::testing::{scripted_clients, small_pool};
 use block::owner::NodeIdentity;
 use block::{LocalBlock, Mode, Owner};
 use clap::Parser;
+use common::cni::{Attachment, CniResult, IpConfig};
+use ipam::clock::{Clock, KernelClock};
 use ipam::pool::{Counters, PoolFile};
+use ipam::store::{Lease, Sandbox, Store};
 use kube::runtime::reflector::store;
 use serde_json::{Value, json};
+use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -104,4 +109,47 @@ pub(super) async fn replace_file(context: &PoolContext, file: &PoolFile) {
     let (stores, file) = (&context.agent.stores, file.clone());
     let edited = stores.edit(&context.pool, move |_, _| Ok(Some(file))).await;
     assert!(edited.unwrap());
+}
+
+/// Makes a lease of `net1` of a container on `ip`. `is_object`: the address was allocated as an object of the cluster.
+pub(super) fn commit_lease(store: &Store<'_>, container: &str, ip: &str, is_object: bool) {
+    let ip: IpAddr = ip.parse().unwrap();
+    let result = CniResult {
+        ips: vec![IpConfig {
+            address: ip.into(),
+            gateway: None,
+            interface: None,
+            probe: false,
+        }],
+        ..CniResult::default()
+    };
+    let owner = Attachment {
+        container_id: container.to_owned().try_into().unwrap(),
+        ifname: "net1".to_owned().try_into().unwrap(),
+    };
+    let locked = store.enter().unwrap();
+    let draft = locked.draft(&owner, Sandbox::default(), result).unwrap();
+    let api = if is_object { vec![ip] } else { Vec::new() };
+    locked.commit(&Lease { api, ..draft }).unwrap();
+}
+
+/// A lease of `net1` of the container `c1` on `ip`, whose file is damaged then.
+pub(super) async fn damage_lease(context: &PoolContext, dir: &TempDir, ip: &'static str) {
+    let made = context.agent.stores.with(&context.pool, move |store| {
+        commit_lease(store, "c1", ip, false);
+        Ok(())
+    });
+    made.await.unwrap();
+    std::fs::write(boot_directory(dir).join("leases/c1@net1"), "{").unwrap();
+}
+
+/// Blocks `ip` as an administrator does. The store exists.
+pub(super) fn block_address(dir: &TempDir, ip: &str) {
+    std::fs::write(boot_directory(dir).join("addresses").join(ip), "").unwrap();
+}
+
+/// The directory of the leases of the pool `rail0`.
+fn boot_directory(dir: &TempDir) -> PathBuf {
+    let boot_id = KernelClock.boot_id().unwrap();
+    dir.path().join("pools/rail0").join(format!("boot-{boot_id}"))
 }

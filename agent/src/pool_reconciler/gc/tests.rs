@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The times at which a node lists its addresses, and the leases and objects that have ended.
 
-use super::super::testing::{observing_node, registered_node};
+use super::super::testing::{commit_lease, observing_node, registered_node};
 use super::*;
 use api::http::Health;
 use block::Owner;
-use common::cni::{Args, CniResult, ContainerId, IfName, IpConfig};
+use common::cni::{Args, CniResult, ContainerId, IfName};
 use ipam::store::{Lease, Sandbox, Store};
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -294,25 +294,7 @@ async fn after_release(before: impl FnOnce(&Store<'_>, &Path) + Send + 'static) 
 
 /// Makes a lease on the address, which is an object of the cluster.
 fn lease_again(store: &Store<'_>, container: &str) {
-    let ip: IpAddr = LEASED_AGAIN.parse().unwrap();
-    let result = CniResult {
-        ips: vec![IpConfig {
-            address: ip.into(),
-            gateway: None,
-            interface: None,
-            probe: false,
-        }],
-        ..CniResult::default()
-    };
-    let owner = lease(None, container, "net1", 1).lease.owner;
-    let locked = store.enter().unwrap();
-    let draft = locked.draft(&owner, Sandbox::default(), result).unwrap();
-    locked
-        .commit(&Lease {
-            api: vec![ip],
-            ..draft
-        })
-        .unwrap();
+    commit_lease(store, container, LEASED_AGAIN, true);
 }
 
 #[tokio::test]

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The match of objects and leases.
 
+use super::super::testing::{
+    block_address, damage_lease, file_of_earlier_boot, registered_node, replace_file,
+};
 use super::*;
 use common::cni::{CniResult, ContainerId, IfName};
 use ipam::config::Space;
@@ -46,4 +49,53 @@ fn the_object_of_an_earlier_lease_does_not_belong_to_the_next_lease() {
 #[test]
 fn a_lease_allocated_through_the_api_server_has_an_address_object() {
     assert!(Published::default().has(IP, &lease(1, vec![IP])));
+}
+
+/// What a publisher finds in the block 10.1.0.0/28 with a lease that cannot be read, and in the rest of the pool.
+#[tokio::test]
+async fn an_address_without_a_readable_lease_counts_as_one_without_an_object() {
+    let none = serde_json::json!({ "kind": "List", "metadata": {}, "items": [] });
+    let (context, target, dir) = registered_node(move |_| (200, none.clone())).await;
+    let accepted = target.accepted.clone().unwrap();
+    replace_file(&context, &file_of_earlier_boot(&context, &accepted)).await;
+    let block = BlockCidr::of("10.1.0.0/28".parse().unwrap());
+    let all: IntervalSet = block.map(BlockCidr::interval).into_iter().collect();
+    let mut publisher = Publisher::new(context.clone());
+    assert!(publisher.can_publish(block).await.unwrap());
+
+    // 10.1.0.40 is in no block of this node.
+    damage_lease(&context, &dir, "10.1.0.3").await;
+    block_address(&dir, "10.1.0.40");
+    assert_eq!(publisher.unpublished(&target.api, block).await.unwrap(), 1);
+    assert!(!publisher.can_publish(block).await.unwrap());
+    let damaged = Some(Obstacle::Unattributed("10.1.0.3".parse().unwrap()));
+    let obstacle = publisher.publish_leases(&target, &accepted, &all).await;
+    assert_eq!(obstacle.unwrap(), damaged, "a reservation is not noted");
+    assert!(publisher.uncovered().await.unwrap().unattributed.is_empty());
+    replace_file(&context, &accepted_without_blocks(&context, &accepted)).await;
+    let uncovered = publisher.uncovered().await.unwrap();
+    assert_eq!(uncovered.unattributed, ["10.1.0.3".parse::<IpAddr>().unwrap()]);
+}
+
+/// The file of [`file_of_earlier_boot`] after the block was shared or lost.
+fn accepted_without_blocks(context: &PoolContext, accepted: &AcceptedPool) -> ipam::pool::PoolFile {
+    ipam::pool::PoolFile {
+        blocks: Vec::new(),
+        ..file_of_earlier_boot(context, accepted)
+    }
+}
+
+#[tokio::test]
+async fn a_blocked_address_is_not_shared_but_may_become_reserved() {
+    let none = serde_json::json!({ "kind": "List", "metadata": {}, "items": [] });
+    let (context, target, dir) = registered_node(move |_| (200, none.clone())).await;
+    let accepted = target.accepted.clone().unwrap();
+    replace_file(&context, &file_of_earlier_boot(&context, &accepted)).await;
+    block_address(&dir, "10.1.0.5");
+    let block = BlockCidr::of("10.1.0.0/28".parse().unwrap());
+    let all: IntervalSet = block.map(BlockCidr::interval).into_iter().collect();
+    let mut publisher = Publisher::new(context);
+    assert!(!publisher.can_publish(block).await.unwrap());
+    let obstacle = publisher.publish_leases(&target, &accepted, &all).await;
+    assert_eq!(obstacle.unwrap(), None);
 }

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The blocks that a node keeps.
 
+use super::super::testing::{
+    block_address, damage_lease, file_of_earlier_boot, registered_node, replace_file,
+};
 use super::*;
 use api::deadline::Deadline;
 use api::testing::{silent_clients, small_pool};
-use ipam::pool::Counters;
+use ipam::pool::{BlockState, Counters};
+use std::time::Duration;
+use tempfile::TempDir;
 
 fn target(open: bool, sharing: &[&str]) -> Target {
     Target {
@@ -81,4 +86,50 @@ fn the_round_after_an_interruption_starts_behind_the_interrupted_block() {
     // After the last name, and after a name that no longer exists.
     assert_eq!(behind(names(), Some("c".to_owned())), ["a", "b", "c"]);
     assert_eq!(behind(names(), Some("bb".to_owned())), ["c", "a", "b"]);
+}
+
+/// The state of this node's only block after a round in which the controller asks for it. `before` changes the store.
+async fn after_a_request_to_share(before: impl AsyncFnOnce(&PoolContext, &TempDir)) -> BlockState {
+    let owner = block::Owner {
+        node: "n".into(),
+        uid: "u".into(),
+    };
+    let cidr = cell_of("10.1.0.0/28").unwrap();
+    let name = cidr.name("default");
+    let mut block = new_block(&name, "rail0", cidr, &owner, Duration::ZERO);
+    block.metadata.resource_version = Some("1".to_owned());
+    let answer = serde_json::to_value(&block).unwrap();
+    let (context, mut target, dir) = registered_node(move |uri| {
+        let none = serde_json::json!({ "kind": "List", "metadata": {}, "items": [] });
+        (
+            200,
+            if uri.contains("/ipblocks/") {
+                answer.clone()
+            } else {
+                none
+            },
+        )
+    })
+    .await;
+    let file = file_of_earlier_boot(&context, target.accepted.as_ref().unwrap());
+    replace_file(&context, &file).await;
+    before(&context, &dir).await;
+    target.sharing = vec![name.clone()];
+    let mut reconciler = BlockReconciler::new(context.clone());
+    reconciler.proven = true;
+    reconciler.known.note(&name, Some(block));
+    let _ = reconciler.reconcile(&target).await;
+    context.file().await.unwrap().unwrap().blocks[0].state
+}
+
+#[tokio::test]
+async fn a_block_is_shared_only_if_each_taken_address_can_get_an_object() {
+    let nothing = after_a_request_to_share(async |_, _| {}).await;
+    assert_ne!(nothing, BlockState::Active, "the request is answered");
+    let damaged = after_a_request_to_share(async |context, dir| {
+        damage_lease(context, dir, "10.1.0.3").await;
+    });
+    assert_eq!(damaged.await, BlockState::Active);
+    let blocked = after_a_request_to_share(async |_, dir| block_address(dir, "10.1.0.5"));
+    assert_eq!(blocked.await, BlockState::Active);
 }

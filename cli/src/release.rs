@@ -175,13 +175,14 @@ fn evidence_of_object(
     }
     let name = pod.unwrap_or_else(|| "unknown".to_owned());
     let node = &spec.node;
-    if snapshot.nodes.get(&node.node) != Some(&node.node_uid) {
+    if !snapshot.nodes.contains_key(&node.node) {
         return Ok(format!(
             "it was bound to pod {name}, which does not exist, on node {}, which is gone",
             node.node
         ));
     }
-    // The node exists. Only that node can see whether the namespace exists.
+    // The node exists, perhaps under another UID since it was registered again: its containers may still run. Only that node can
+    // see whether the namespace exists.
     if all.iter().any(|record| matches!(record, Record::Lease(..))) {
         return Ok(format!("pod {name} does not exist"));
     }
@@ -283,3 +284,6 @@ fn check_outcome(name: &str, written: Result<WriteResult<()>, ApiError>) -> Resu
         Err(error) => Err(CommandError(format!("{name} was not released: {error}"))),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,7 @@ use super::source::SourceAllocation;
 use api::IpPool;
 use ipam::interval::{Interval, IntervalSet};
 use ipam::range::Family;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
 use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -33,6 +33,10 @@ pub struct ImportRecord {
     /// The nodes that may have addresses once the pool is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_selector: Option<LabelSelector>,
+    /// When a run first found that no network names the closed pool, by the clock of the API server. The networks were deleted
+    /// before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unnamed_since: Option<Time>,
 }
 
 impl ImportRecord {

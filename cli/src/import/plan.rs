@@ -14,6 +14,7 @@ use api::{Allocation as Mode, BlockSize, IpPool, IpPoolSpec, Sticky};
 use ipam::interval::IntervalSet;
 use ipam::range::{Family, single};
 use ipnetwork::IpNetwork;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use std::time::Duration;
@@ -120,6 +121,7 @@ fn create(input: &PlanInput<'_>, group: &Group) -> Result<Step, String> {
         in_use: Vec::new(),
         from_files: Vec::new(),
         node_selector: group.nodes.clone(),
+        unnamed_since: None,
     };
     spec.node_selector = Some(closed());
     let Allocations { in_use, late, ended } = classify(
@@ -163,11 +165,8 @@ fn update(
     let was_closed = is_closed(pool);
     let name = pool.name_any();
     let overlap = overlapping_network(data, &record.from, &named_ranges(&name, &pool.spec));
-    if was_closed
-        && let Some(why) = overlap
-            .clone()
-            .or_else(|| overlapping_pool(&name, &pool.spec, snapshot))
-    {
+    let other = || overlapping_pool(&name, &pool.spec, snapshot);
+    if was_closed && let Some(why) = overlap.clone().or_else(other) {
         return Err(why);
     }
     let mut spec = pool.spec.clone();
@@ -182,11 +181,12 @@ fn update(
         (!was_closed).then_some(&known),
     );
     let unready = unready(pool);
-    let mut wait = None;
+    let (mut wait, mut unnamed_since) = (None, None);
     if was_closed && left.is_empty() {
-        wait = remaining_grace(data, options, &name);
+        (wait, unnamed_since) = wait_for_adds(input, &name, record);
         if wait.is_none() && unready.is_none() {
             spec.node_selector.clone_from(&record.node_selector);
+            unnamed_since = None;
         }
     }
     let step = Step {
@@ -194,7 +194,10 @@ fn update(
         keys: record.from.clone(),
         action: Action::Write,
         spec,
-        record: record.clone(),
+        record: ImportRecord {
+            unnamed_since,
+            ..record.clone()
+        },
         object: Some(pool.clone()),
         in_use,
         late,
@@ -252,20 +255,30 @@ fn overlapping_pool(name: &str, spec: &IpPoolSpec, snapshot: &Snapshot) -> Optio
     others.find_map(|pool| named_ranges(name, spec).conflict(&named_ranges(pool.name(), &pool.object.spec)))
 }
 
-/// For how many seconds an ADD that began before the last network was switched may still be running.
-fn remaining_grace(data: &SourceData, options: &PlanOptions, pool: &str) -> Option<u64> {
+/// For how many seconds the pool must stay closed for ADDs of the old plugin, and since when no network names it.
+fn wait_for_adds(input: &PlanInput<'_>, pool: &str, record: &ImportRecord) -> (Option<u64>, Option<Time>) {
+    let PlanOptions { grace, now, .. } = *input.options;
+    if let Some(switched) = last_switch(input.data, pool) {
+        return (remaining_grace(grace, now, switched), None);
+    }
+    let since = record.unnamed_since.as_ref().map_or(now, |since| since.0);
+    (remaining_grace(grace, now, since), Some(Time(since)))
+}
+
+/// When the last network that names `pool` was changed; `None` if no network names it.
+fn last_switch(data: &SourceData, pool: &str) -> Option<Timestamp> {
     let own = data
         .networks
         .iter()
         .filter(|network| pools_of(&network.ipam).iter().any(|name| name == pool));
-    let last = own.filter_map(|network| network.changed).max()?;
-    let passed = options.now.duration_since(last);
+    own.filter_map(|network| network.changed).max()
+}
+
+/// For how many seconds an ADD that began before the time `switched` may still be running.
+fn remaining_grace(grace: Duration, now: Timestamp, switched: Timestamp) -> Option<u64> {
+    let passed = now.duration_since(switched);
     let passed = u64::try_from(passed.as_secs()).unwrap_or(0);
-    options
-        .grace
-        .as_secs()
-        .checked_sub(passed)
-        .filter(|left| *left > 0)
+    grace.as_secs().checked_sub(passed).filter(|left| *left > 0)
 }
 
 /// Excludes the addresses in use from the ranges.

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tests the parser of foreign objects and the conversion. `cli/tests/cluster/import.rs` imports whole pools.
 
+mod grace;
+
 use super::plan::{PlanOptions, annotation, plan};
 use super::source::{Group, Network, SourceData};
-use super::step::Step;
+use super::step::{Action, Step};
 use super::{host_local, nv_ipam, whereabouts};
 use crate::cluster::pods::PodFacts;
 use crate::cluster::snapshot::Snapshot;

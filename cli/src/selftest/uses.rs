@@ -130,6 +130,7 @@ fn of_link(link: &Value) -> Vec<(String, String)> {
     let mut uses = Vec::new();
     let (upper, lower) = (field(link, "master"), field(link, "link"));
     if !upper.is_empty() {
+        uses.push((upper.clone(), format!("has the port {name}")));
         uses.push((name.clone(), format!("is a port of {upper}")));
     }
     if !lower.is_empty() {

@@ -106,6 +106,15 @@ fn every_use_of_a_link_is_named() {
 }
 
 #[test]
+fn a_bond_is_used_by_its_ports() {
+    let mut node = spare();
+    node.links.push(json!({"ifindex": 9, "ifname": "bond0"}));
+    assert_eq!(Uses::of(&node).of_link("bond0"), None);
+    node.links[1]["master"] = json!("bond0");
+    assert_eq!(Uses::of(&node).of_link("bond0"), Some("has the port ib0"));
+}
+
+#[test]
 fn every_user_of_rdma_is_named_and_uses_its_port_only() {
     let module = |name: &str| Creator::Module(name.to_owned());
     for (creator, why) in [

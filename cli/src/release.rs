@@ -175,14 +175,16 @@ fn evidence_of_object(
     }
     let name = pod.unwrap_or_else(|| "unknown".to_owned());
     let node = &spec.node;
-    if !snapshot.nodes.contains_key(&node.node) {
+    let uid = snapshot.nodes.get(&node.node);
+    // If its Node was only registered again, the containers of the machine may still run, and its agent sees them.
+    let was_installed_anew = uid != Some(&node.node_uid) && !snapshot.agents.contains(&node.node);
+    if uid.is_none() || was_installed_anew {
         return Ok(format!(
             "it was bound to pod {name}, which does not exist, on node {}, which is gone",
             node.node
         ));
     }
-    // The node exists, perhaps under another UID since it was registered again: its containers may still run. Only that node can
-    // see whether the namespace exists.
+    // The node exists. Only that node can see whether the namespace exists.
     if all.iter().any(|record| matches!(record, Record::Lease(..))) {
         return Ok(format!("pod {name} does not exist"));
     }

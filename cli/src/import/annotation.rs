@@ -8,7 +8,7 @@ use ipam::range::Family;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
 use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The key of the annotation, and of a label that no node has.
 pub const KEY: &str = "rdmanet.io/import";
@@ -33,10 +33,13 @@ pub struct ImportRecord {
     /// The nodes that may have addresses once the pool is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_selector: Option<LabelSelector>,
-    /// When a run first found that no network names the closed pool, by the clock of the API server. The networks were deleted
-    /// before.
+    /// The networks that named the old plugin.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub networks: BTreeSet<String>,
+    /// When a run first found that one of `networks` names neither the old plugin nor the pool, by the clock of the API server. A
+    /// person deleted or changed it at an unknown time before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unnamed_since: Option<Time>,
+    pub missing_since: Option<Time>,
 }
 
 impl ImportRecord {

@@ -121,7 +121,8 @@ fn create(input: &PlanInput<'_>, group: &Group) -> Result<Step, String> {
         in_use: Vec::new(),
         from_files: Vec::new(),
         node_selector: group.nodes.clone(),
-        unnamed_since: None,
+        networks: group.names().into_iter().map(str::to_owned).collect(),
+        missing_since: None,
     };
     spec.node_selector = Some(closed());
     let Allocations { in_use, late, ended } = classify(
@@ -157,11 +158,7 @@ fn update(
     record: &ImportRecord,
     left: Vec<Network>,
 ) -> Result<Step, String> {
-    let PlanInput {
-        data,
-        snapshot,
-        options,
-    } = *input;
+    let (data, snapshot, options) = (input.data, input.snapshot, input.options);
     let was_closed = is_closed(pool);
     let name = pool.name_any();
     let overlap = overlapping_network(data, &record.from, &named_ranges(&name, &pool.spec));
@@ -181,12 +178,19 @@ fn update(
         (!was_closed).then_some(&known),
     );
     let unready = unready(pool);
-    let (mut wait, mut unnamed_since) = (None, None);
+    let mut after = record.clone();
+    after.missing_since = None;
+    after
+        .networks
+        .extend(left.iter().map(|network| network.name.clone()));
+    let mut wait = None;
     if was_closed && left.is_empty() {
-        (wait, unnamed_since) = wait_for_adds(input, &name, record);
+        let (seconds, missing_since) = wait_for_adds(input, &name, record);
+        wait = seconds;
         if wait.is_none() && unready.is_none() {
             spec.node_selector.clone_from(&record.node_selector);
-            unnamed_since = None;
+        } else {
+            after.missing_since = missing_since;
         }
     }
     let step = Step {
@@ -194,10 +198,7 @@ fn update(
         keys: record.from.clone(),
         action: Action::Write,
         spec,
-        record: ImportRecord {
-            unnamed_since,
-            ..record.clone()
-        },
+        record: after,
         object: Some(pool.clone()),
         in_use,
         late,
@@ -255,23 +256,22 @@ fn overlapping_pool(name: &str, spec: &IpPoolSpec, snapshot: &Snapshot) -> Optio
     others.find_map(|pool| named_ranges(name, spec).conflict(&named_ranges(pool.name(), &pool.object.spec)))
 }
 
-/// For how many seconds the pool must stay closed for ADDs of the old plugin, and since when no network names it.
+/// For how many seconds the pool must stay closed for ADDs of the old plugin, and since when a network of the import is missing.
 fn wait_for_adds(input: &PlanInput<'_>, pool: &str, record: &ImportRecord) -> (Option<u64>, Option<Time>) {
     let PlanOptions { grace, now, .. } = *input.options;
-    if let Some(switched) = last_switch(input.data, pool) {
-        return (remaining_grace(grace, now, switched), None);
-    }
-    let since = record.unnamed_since.as_ref().map_or(now, |since| since.0);
-    (remaining_grace(grace, now, since), Some(Time(since)))
-}
-
-/// When the last network that names `pool` was changed; `None` if no network names it.
-fn last_switch(data: &SourceData, pool: &str) -> Option<Timestamp> {
-    let own = data
-        .networks
-        .iter()
-        .filter(|network| pools_of(&network.ipam).iter().any(|name| name == pool));
-    own.filter_map(|network| network.changed).max()
+    let own = input.data.networks.iter();
+    let own: Vec<&Network> = own
+        .filter(|network| pools_of(&network.ipam).iter().any(|name| name == pool))
+        .collect();
+    let is_there = |name: &String| own.iter().any(|network| network.name == *name);
+    let switched = own.iter().filter_map(|network| network.changed).max();
+    let missing = switched.is_none() || !record.networks.iter().all(is_there);
+    let since = record.missing_since.as_ref().map_or(now, |since| since.0);
+    let since = missing.then_some(since);
+    let wait = switched
+        .max(since)
+        .and_then(|last| remaining_grace(grace, now, last));
+    (wait, since.map(Time))
 }
 
 /// For how many seconds an ADD that began before the time `switched` may still be running.

@@ -143,7 +143,11 @@ impl Step {
             ),
             ("closed", _, _) if !all.is_empty() => " Next: run this command again after that; new pods then wait until the pool is open.".to_owned(),
             ("closed", _, Some(seconds)) => format!(
-                " Its networks are switched; an ADD of {} may still run for {seconds} s. Next: run this command again after that time.",
+                " {}; an ADD of {} may still run for {seconds} s. Next: run this command again after that time.",
+                match self.record.missing_since {
+                    Some(_) => "A network of the import was deleted or changed",
+                    None => "Its networks are switched",
+                },
                 self.record.source
             ),
             ("conflict", _, _) if all.is_empty() => {

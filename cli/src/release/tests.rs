@@ -22,12 +22,21 @@ fn an_address_of_a_registered_node_is_not_released() {
 
 /// The machine of a Node that was deleted and registered itself again still runs its containers.
 #[test]
-fn an_address_of_a_node_that_was_registered_again_is_not_released() {
+fn an_address_of_a_node_that_was_registered_again_is_left_to_its_agent() {
     let again = |snapshot: &mut Snapshot| {
         snapshot.nodes.insert("a".to_owned(), "another-uid".to_owned());
     };
     let refused = evidence(again).unwrap_err();
-    assert!(refused.contains("run this command on the node"), "{refused}");
+    assert!(
+        refused.contains("the agent of the node frees the address"),
+        "{refused}"
+    );
+    let without_agent = |snapshot: &mut Snapshot| {
+        again(snapshot);
+        snapshot.agents.remove("a");
+    };
+    let evidence = evidence(without_agent).unwrap();
+    assert!(evidence.contains("on node a, which is gone"), "{evidence}");
 }
 
 #[test]

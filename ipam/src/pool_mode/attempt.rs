@@ -160,7 +160,7 @@ impl<'a> Attempt<'a> {
         if let Some(need) = self.gate(&pool) {
             return self.refresh(replies, need);
         }
-        if !replies.granted.is_empty() && !locked.is_asking(self.owner) {
+        if !replies.granted.is_empty() && !locked.may_lease(self.owner)? {
             return Err(Error::new(
                 Code::TRY_AGAIN,
                 "the agent released the addresses of this request, because ADD did not use them in time; try again",

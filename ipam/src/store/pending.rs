@@ -98,6 +98,14 @@ impl Locked<'_> {
         self.store.is_asking(owner)
     }
 
+    /// Whether an answer to `owner` may become a lease. If the disk fails, it may not: the agent may have ended the request.
+    ///
+    /// # Errors
+    /// [`common::cni::Code::IO`].
+    pub(crate) fn may_lease(&self, owner: &Attachment) -> Result<bool, Error> {
+        Ok(self.store.identity(&self.store.asking_path(owner))?.is_some())
+    }
+
     /// Ends the request of `owner`: from now on no lease is made from the answer.
     ///
     /// # Errors

@@ -230,6 +230,24 @@ fn an_address_that_the_agent_released_meanwhile_is_not_used() {
 }
 
 #[test]
+fn an_address_whose_request_cannot_be_read_is_not_used() {
+    let fixture = fixture(&pool("rail0", &["10.0.0.32/30"]));
+    fixture.plugin.disk.unreadable.set(Some("asking/a@eth0"));
+    let agent = Agent::start(&fixture, |request| {
+        let released = request.verb == Verb::Release;
+        Some(if released {
+            Reply::Done
+        } else {
+            addresses(&["10.0.0.200"])
+        })
+    });
+    let error = fixture.request("a", &["10.0.0.200"]).unwrap_err();
+    assert_says(&error, Code::IO, &["asking/a@eth0"]);
+    assert!(fixture.names("leases").is_empty());
+    assert_eq!(agent.end().last().unwrap().verb, Verb::Release);
+}
+
+#[test]
 fn del_stops_a_running_add_from_using_the_agents_answer() {
     let fixture = fixture(&pool("rail0", &["10.0.0.32/30"]));
     fixture.add("b");

@@ -147,9 +147,9 @@ impl Stores {
     ///
     /// # Errors
     /// [`Code::IO`], [`Code::STORE_CORRUPT`], [`Code::TRY_AGAIN`].
-    pub async fn attributed(&self, pool: &PoolName) -> Result<(Leases, Vec<Unattributed>), Error> {
+    pub async fn held(&self, pool: &PoolName) -> Result<(Leases, Vec<Unattributed>), Error> {
         self.with(pool, |store| match store.enter_existing()? {
-            Some(locked) => locked.attributed(),
+            Some(locked) => locked.held(),
             None => Ok((Leases::default(), Vec::new())),
         })
         .await

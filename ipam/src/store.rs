@@ -232,7 +232,7 @@ impl<'n> Store<'n> {
         self.may_exist(&self.lease_path(owner))
     }
 
-    /// Whether there is a file at `path`, or the disk does not tell.
+    /// Whether there is a file at `path`. True if stat(2) fails for another reason.
     fn may_exist(&self, path: &Path) -> bool {
         !matches!(self.node.disk.identity(path), Err(e) if is_nowhere(&e))
     }

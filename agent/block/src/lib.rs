@@ -90,8 +90,7 @@ pub struct LocalBlock {
 pub struct Usage {
     /// Addresses that leases have.
     pub leased: u64,
-    /// Addresses without an object of their own that no other node may allocate: those that leases have, and those that are taken
-    /// without a readable lease.
+    /// The taken addresses that no object protects from other nodes. No readable lease may have them.
     pub unpublished: u64,
     /// The leased addresses that no node allocates by itself, such as reserved ones.
     pub by_name: u64,

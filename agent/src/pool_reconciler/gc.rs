@@ -142,9 +142,9 @@ impl GarbageCollector {
                 }
                 NodeIdentity::Gone(_) => None,
             };
-            let mut unattributed = uncovered.unattributed.into_iter();
-            let unattributed = unattributed.find(|ip| !there.contains_key(ip));
-            match (conflict, unattributed) {
+            let mut without_object = uncovered.unattributed.into_iter();
+            let unknown = without_object.find(|ip| !there.contains_key(ip));
+            match (conflict, unknown) {
                 (Some(ip), _) => {
                     self.problem = Some(self.describe_conflict(&target.api, accepted, ip).await?);
                 }
@@ -153,8 +153,8 @@ impl GarbageCollector {
                 (None, None) => {}
             }
             self.observed.listed = Some(Instant::now());
-            let known = conflict.is_none() && unattributed.is_none();
-            self.observed.kept_as = (kept && proven && known).then_some(me);
+            let complete = conflict.is_none() && unknown.is_none();
+            self.observed.kept_as = (kept && proven && complete).then_some(me);
         }
         if target.accepted.is_none() {
             self.problem = None;

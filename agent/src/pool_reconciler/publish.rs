@@ -39,17 +39,8 @@ struct Held {
 pub(super) struct Uncovered {
     /// Those of readable leases.
     pub(super) leased: Vec<LeasedAddress>,
-    /// Those whose lease is damaged or missing. Nothing names their pods, so no object can be written.
+    /// Those that no readable lease has.
     pub(super) unattributed: Vec<IpAddr>,
-}
-
-/// Why an address that a pod of this node has, or may have, has no object to rely on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Obstacle {
-    /// Another node has just created its object, or the object changed since it was listed.
-    Object(IpAddr),
-    /// Its lease is damaged or missing.
-    Unattributed(IpAddr),
 }
 
 /// The leases whose objects this process has created or renewed. A pre-existing object may have a DELETE in flight, from a time
@@ -89,7 +80,7 @@ pub(super) struct Publisher {
     context: PoolContext,
     published: Published,
     last_write: Option<Instant>,
-    /// The addresses that were logged as the reason why a block is not shared.
+    /// The addresses that [`Publisher::log`] has logged, as long as no readable lease has them.
     logged: BTreeSet<IpAddr>,
 }
 
@@ -109,28 +100,32 @@ impl Publisher {
     }
 
     /// Creates or renews an object for each lease in `within` that has no reliable one. Returns an address whose object could not
-    /// be written. An address that an administrator blocked needs none.
+    /// be written, because another node has just created one or because the object changed since it was listed.
     pub(super) async fn publish_leases(
         &mut self,
         target: &Target,
         accepted: &AcceptedPool,
         within: &IntervalSet,
-    ) -> Result<Option<Obstacle>, ReconcileError> {
-        let mut held = self.held().await?;
-        held.leased.retain(|(ip, _)| within.contains(bits(*ip)));
+    ) -> Result<Option<IpAddr>, ReconcileError> {
+        let mut leased = self.held().await?.leased;
+        leased.retain(|(ip, _)| within.contains(bits(*ip)));
         let there = self.context.own_addresses(&target.api).await?;
-        let in_the_way = self.write_missing(target, accepted, held.leased, &there).await?;
-        let mut unattributed = held.unattributed.iter();
-        let unattributed = unattributed.find(|one| !one.is_blocked && within.contains(bits(one.ip)));
-        Ok(in_the_way
-            .map(Obstacle::Object)
-            .or(unattributed.map(|one| Obstacle::Unattributed(one.ip))))
+        self.write_missing(target, accepted, leased, &there).await
+    }
+
+    /// Whether each taken address in `within` can get an object. An address that an administrator blocked needs none.
+    pub(super) async fn can_publish_all(&mut self, within: &IntervalSet) -> Result<bool, ReconcileError> {
+        let mut unattributed = self.held().await?.unattributed;
+        unattributed.retain(|one| !one.is_blocked && within.contains(bits(one.ip)));
+        self.log(&unattributed);
+        Ok(unattributed.is_empty())
     }
 
     /// The leased addresses that need an object: those that were allocated as objects, and those that no block in the file covers.
     /// The API server loses such an object if etcd is restored, or if a person deletes it where no policy prevents that.
     ///
-    /// Only its lease tells whether an address was allocated as an object. Without one, an address that the pool reserves counts.
+    /// Only the lease records whether its address was allocated as an object. If no lease can be read, an address that the pool
+    /// reserves counts.
     pub(super) async fn uncovered(&mut self) -> Result<Uncovered, ReconcileError> {
         let file = self.context.file().await?;
         let mut held = self.held().await?;
@@ -154,8 +149,10 @@ impl Publisher {
 
     async fn held(&mut self) -> Result<Held, ReconcileError> {
         let stores = &self.context.agent.stores;
-        let (leases, unattributed) = stores.attributed(&self.context.pool).await?;
+        let (leases, unattributed) = stores.held(&self.context.pool).await?;
         self.published.keep(&leases.intact);
+        self.logged
+            .retain(|ip| unattributed.iter().any(|one| one.ip == *ip));
         let ips = |stored: StoredLease| {
             let ips: Vec<IpAddr> = stored.lease.addresses().collect();
             ips.into_iter().map(move |ip| (ip, stored.clone()))
@@ -227,8 +224,8 @@ impl Publisher {
         claimant.new_address(&self.context, accepted, ip)
     }
 
-    /// The number of addresses of the block that no other node may allocate and that have no reliable object. An address that
-    /// an administrator blocked on this node is one of them.
+    /// The number of taken addresses of the block that no object protects from other nodes: those of leases without a reliable
+    /// object, and those that no readable lease has.
     pub(super) async fn unpublished(
         &mut self,
         api: &Requests,
@@ -241,7 +238,7 @@ impl Publisher {
         Ok((held.leased.len() + held.unattributed.len()) as u64)
     }
 
-    /// Whether each address of the block that no other node may allocate can get an object.
+    /// Whether each taken address of the block can get an object.
     pub(super) async fn can_publish(&mut self, cidr: Option<BlockCidr>) -> Result<bool, ReconcileError> {
         let Some(cidr) = cidr else { return Ok(true) };
         Ok(self.held_in(cidr).await?.unattributed.is_empty())
@@ -251,21 +248,20 @@ impl Publisher {
         let mut held = self.held().await?;
         held.leased.retain(|(ip, _)| cidr.network().contains(*ip));
         held.unattributed.retain(|one| cidr.network().contains(one.ip));
-        self.log_unattributed(cidr, &held.unattributed);
+        self.log(&held.unattributed);
         Ok(held)
     }
 
-    /// Logs each address once that keeps a block from being shared.
-    fn log_unattributed(&mut self, cidr: BlockCidr, unattributed: &[Unattributed]) {
-        let is_there = |ip: &IpAddr| unattributed.iter().any(|one| one.ip == *ip);
-        self.logged
-            .retain(|ip| !cidr.network().contains(*ip) || is_there(ip));
+    /// Logs each of the addresses once, because no object can be created for it.
+    fn log(&mut self, unattributed: &[Unattributed]) {
+        let pool = &self.context.pool;
         for one in unattributed.iter().filter(|one| self.logged.insert(one.ip)) {
-            let (pool, block, ip) = (&self.context.pool, cidr.network(), one.ip);
+            let ip = one.ip;
             if one.is_blocked {
-                tracing::warn!(%pool, %block, %ip, "the block is not shared, because an administrator blocked one of its addresses on this node; exclude the address in the pool and remove its file in addresses/");
+                tracing::warn!(%pool, %ip, "the block of the address is not shared: its file in addresses/ is an administrator's; exclude the address in the pool and remove the file");
             } else {
-                tracing::warn!(%pool, %block, %ip, "the block is not shared, because the lease of one of its addresses is damaged or missing; delete the pod that has it (rdmanet addresses ADDRESS); if no pod has it, remove its file in addresses/");
+                let why = without_lease(ip);
+                tracing::warn!(%pool, %ip, why, "the block of the address is not shared, and a reservation of the address is not noted");
             }
         }
     }
@@ -290,10 +286,10 @@ async fn write(api: &Requests, object: &IpAddress) -> Result<bool, ReconcileErro
     Ok(matches!(written, WriteResult::Applied(_)))
 }
 
-/// Why the pod of a taken address cannot be named.
+/// Why no object can be created for a taken address.
 pub(super) fn without_lease(ip: IpAddr) -> String {
     format!(
-        "{ip} is taken on this node, and its lease is damaged or missing; delete the pod that has it (rdmanet addresses {ip}); if no pod has it, remove its file in addresses/ (docs/store.md)"
+        "{ip} is taken on this node, and no readable lease has it; delete the pod that has it (rdmanet addresses {ip}); if no pod has it, remove its files in leases/ and addresses/ (docs/store.md)"
     )
 }
 

@@ -208,6 +208,7 @@ impl BlockReconciler {
         target: &Target,
     ) -> Result<(), ReconcileError> {
         let mut freshness = self.freshness(name);
+        let mut unpublished = None;
         for _ in 0..STEPS {
             let asked = KernelClock.since_boot()?;
             let block = self.read(&target.api, name, freshness).await?;
@@ -222,6 +223,10 @@ impl BlockReconciler {
                 used,
                 desired,
             );
+            if step == Step::Publish && unpublished.replace(used.unpublished) == Some(used.unpublished) {
+                // The rest cannot be published now.
+                return Ok(());
+            }
             // The watch may lag.
             if matches!(step, Step::Remove | Step::WriteFile(_)) && freshness == Freshness::Known {
                 freshness = Freshness::Read;

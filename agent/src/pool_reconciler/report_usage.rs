@@ -2,7 +2,6 @@
 //! Reports the use of this node's blocks to the API server: seldom, and only what has changed.
 
 use super::context::{PoolContext, Target, free_in_block};
-use super::publish::{Obstacle, without_lease};
 use super::reconcile_block::BlockReconciler;
 use crate::stagger;
 use api::accepted_pool::AcceptedPool;
@@ -15,6 +14,7 @@ use block::owner::NodeIdentity;
 use common::cni::{Code, Error};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -39,7 +39,9 @@ struct BlockReport {
     at: Instant,
     used: Usage,
     /// The generation of the pool.
-    noted: i64,
+    generation: i64,
+    /// Whether the report noted that generation. If not, the next change of the use is reported, and the report tries again.
+    is_noted: bool,
     /// When this node should report the next change.
     turn: Option<Instant>,
 }
@@ -67,7 +69,7 @@ impl Reports {
     fn has_noted(&self, name: &str, generation: i64) -> bool {
         self.last
             .get(name)
-            .is_some_and(|report| report.noted == generation)
+            .is_some_and(|report| report.is_noted && report.generation == generation)
     }
 
     /// When this node should write `observedGeneration` for this generation of the pool.
@@ -187,10 +189,10 @@ impl UsageReporter {
                 continue;
             }
             if !self.reports.has_noted(name, accepted.generation)
-                && let Some(obstacle) = publish_reserved(reconciler, target).await?
+                && let Some(ip) = publish_reserved(reconciler, target).await?
             {
                 self.reports.postpone(name, target.blocks, Instant::now());
-                refused.get_or_insert(ReconcileError::Local(self.not_published(obstacle)));
+                refused.get_or_insert(ReconcileError::Local(self.not_published(ip)));
                 continue;
             }
             let written = self.report_block(reconciler, scope, (name, block), used).await;
@@ -211,7 +213,7 @@ impl UsageReporter {
         let generation = accepted.generation;
         let now = Instant::now();
         let turn = match self.reports.last.get_mut(name) {
-            Some(report) if report.noted == generation => {
+            Some(report) if report.generation == generation => {
                 // The controller chooses from these reports which node should share.
                 let is_full = |used| free_in_block(accepted, cidr_of(block), used) == 0;
                 let misleads = target.has_shortage && is_full(used) && !is_full(report.used);
@@ -235,6 +237,10 @@ impl UsageReporter {
         used: Usage,
     ) -> Result<(), ReconcileError> {
         let accepted = scope.accepted;
+        let has_noted = self.reports.has_noted(name, accepted.generation);
+        let is_noted = has_noted || can_note(reconciler, accepted, block).await?;
+        let before = block.status.as_ref();
+        let before = before.and_then(|status| status.observed_generation);
         let leases = self.leases_of(accepted, cidr_of(block)).await?;
         let status = IpBlockStatus {
             used: i64::try_from(used.leased).unwrap_or(i64::MAX),
@@ -242,14 +248,15 @@ impl UsageReporter {
             excluded: leases.excluded,
             oldest: leases.oldest,
             reported_at: Some(now()),
-            observed_generation: Some(accepted.generation),
+            observed_generation: is_noted.then_some(accepted.generation).or(before),
         };
         if let WriteResult::Applied(after) = scope.target.api.update_status(block, &status).await? {
             reconciler.known_mut().note(name, Some(after));
             let report = BlockReport {
                 at: Instant::now(),
                 used,
-                noted: accepted.generation,
+                generation: accepted.generation,
+                is_noted,
                 turn: None,
             };
             self.reports.last.insert(name.to_owned(), report);
@@ -280,18 +287,11 @@ impl UsageReporter {
 
     /// The reason why a reservation is not noted yet. The other node may be about to delete its object, because the reservation
     /// is not noted. Then no object is left.
-    fn not_published(&self, obstacle: Obstacle) -> Error {
-        let (ip, why) = match obstacle {
-            Obstacle::Object(ip) => (
-                ip,
-                "a pod of this node has the address, and it has an object of another node; retried until that object is gone".to_owned(),
-            ),
-            Obstacle::Unattributed(ip) => (ip, without_lease(ip)),
-        };
+    fn not_published(&self, ip: IpAddr) -> Error {
         Error::new(
             Code::TRY_AGAIN,
             format!(
-                "pool {}: the reservation of {ip} is not noted yet: {why}",
+                "pool {}: the reservation of {ip} is not noted yet: a pod of this node has the address, and it has an object of another node; retried until that object is gone",
                 self.context.pool
             ),
         )
@@ -304,7 +304,7 @@ impl UsageReporter {
 async fn publish_reserved(
     reconciler: &mut BlockReconciler,
     target: &Target,
-) -> Result<Option<Obstacle>, ReconcileError> {
+) -> Result<Option<IpAddr>, ReconcileError> {
     let Some(accepted) = &target.accepted else {
         return Ok(None);
     };
@@ -320,6 +320,23 @@ async fn publish_reserved(
         }
     }
     Ok(in_the_way)
+}
+
+/// Whether this node may note the reservations of a block: no reserved address of it is taken without a readable lease. For such
+/// an address no object can be created.
+async fn can_note(
+    reconciler: &mut BlockReconciler,
+    accepted: &AcceptedPool,
+    block: &IpBlock,
+) -> Result<bool, ReconcileError> {
+    let Some(cidr) = cidr_of(block) else {
+        return Ok(true);
+    };
+    let reserved = accepted.ranges.reserved(cidr.family()).within(cidr.interval());
+    if reserved.is_empty() {
+        return Ok(true);
+    }
+    reconciler.publisher_mut().can_publish_all(&reserved).await
 }
 
 #[cfg(test)]

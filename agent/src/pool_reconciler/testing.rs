@@ -8,7 +8,7 @@ use crate::node::entry;
 use api::accepted_pool::{AcceptedPool, Writer};
 use api::block_layout::BlockCidr;
 use api::deadline::Deadline;
-use api::testing::{scripted_clients, small_pool};
+use api::testing::{answering_clients, small_pool};
 use block::owner::NodeIdentity;
 use block::{LocalBlock, Mode, Owner};
 use clap::Parser;
@@ -28,7 +28,7 @@ use tokio::sync::mpsc::unbounded_channel;
 /// As [`registered_node`], whose observations of one thing are `interval` apart at least.
 pub(super) async fn observing_node(interval: Duration) -> (PoolContext, Target, TempDir) {
     let interval = format!("{}ms", interval.as_millis());
-    node_with(&["--observation-interval", &interval], |_| {
+    node_with(&["--observation-interval", &interval], |_, _| {
         (404, json!({ "kind": "Status", "code": 404 }))
     })
     .await
@@ -37,24 +37,25 @@ pub(super) async fn observing_node(interval: Duration) -> (PoolContext, Target, 
 /// A registered node with the pool `rail0`, the desired state of that pool, and the directory of the node's files. `answer`: the
 /// response of the API server to requests for other objects than the Node, by URI.
 pub(super) async fn registered_node(
-    answer: impl FnMut(&str) -> (u16, Value) + Send + 'static,
+    mut answer: impl FnMut(&str) -> (u16, Value) + Send + 'static,
 ) -> (PoolContext, Target, TempDir) {
-    node_with(&[], answer).await
+    node_with(&[], move |uri, _| answer(uri)).await
 }
 
-async fn node_with(
+/// As [`registered_node`], with these flags of the agent. `answer` gets the URI and the body.
+pub(super) async fn node_with(
     flags: &[&str],
-    mut answer: impl FnMut(&str) -> (u16, Value) + Send + 'static,
+    mut answer: impl FnMut(&str, &Value) -> (u16, Value) + Send + 'static,
 ) -> (PoolContext, Target, TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let words = ["agent", "--node", "n", "--data-dir", dir.path().to_str().unwrap()];
     let words = words.iter().chain(flags);
-    let clients = scripted_clients(move |uri| {
+    let clients = answering_clients(move |_, uri, body| {
         let node = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "n", "uid": "u" } });
         if uri.contains("/nodes/") {
             (200, node)
         } else {
-            answer(uri)
+            answer(uri, body)
         }
     });
     let agent = Arc::new(Agent::new(
@@ -143,8 +144,8 @@ pub(super) async fn damage_lease(context: &PoolContext, dir: &TempDir, ip: &'sta
     std::fs::write(boot_directory(dir).join("leases/c1@net1"), "{").unwrap();
 }
 
-/// Blocks `ip` as an administrator does. The store exists.
-pub(super) fn block_address(dir: &TempDir, ip: &str) {
+/// Makes the file of `ip` as an administrator does. The store exists.
+pub(super) fn touch_address(dir: &TempDir, ip: &str) {
     std::fs::write(boot_directory(dir).join("addresses").join(ip), "").unwrap();
 }
 

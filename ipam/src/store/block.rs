@@ -96,7 +96,7 @@ impl Locked<'_> {
     ///
     /// # Errors
     /// [`common::cni::Code::IO`] if a directory cannot be listed.
-    pub fn attributed(&self) -> Result<(Leases, Vec<Unattributed>), Error> {
+    pub fn held(&self) -> Result<(Leases, Vec<Unattributed>), Error> {
         let leases = self.store.leases()?;
         let readable = leases.intact.iter();
         let attributed: HashSet<IpAddr> = readable.flat_map(|stored| stored.lease.addresses()).collect();

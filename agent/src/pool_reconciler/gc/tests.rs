@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The times at which a node lists its addresses, and the leases and objects that have ended.
 
-use super::super::testing::{commit_lease, observing_node, registered_node};
+use super::super::testing::{commit_lease, damage_lease, observing_node, registered_node};
 use super::*;
 use api::http::Health;
 use block::Owner;
@@ -364,4 +364,37 @@ async fn an_agent_lists_its_addresses_again_once_its_blocks_were_compared() {
         );
         assert_eq!(collector.observed.must_list(&me, OBSERVE, None), !proven);
     }
+}
+
+/// Why the agent is not ready, on a node without blocks whose only lease is damaged. `object`: the address has an object.
+async fn problem_with_a_damaged_lease(object: bool) -> Option<String> {
+    let items = if object { vec![ipaddress("c1")] } else { Vec::new() };
+    let list = serde_json::json!({
+        "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPAddressList", "metadata": {}, "items": items,
+    });
+    let (context, target, dir) = registered_node(move |uri| {
+        let status = serde_json::json!({ "kind": "Status", "code": 409 });
+        if uri.contains("/ipaddresses/") {
+            (409, status)
+        } else {
+            (200, list.clone())
+        }
+    })
+    .await;
+    damage_lease(&context, &dir, LEASED_AGAIN).await;
+    let mut collector = GarbageCollector::new(context.clone());
+    let (mut addresses, mut publisher) = (Addresses::new(context.clone()), Publisher::new(context));
+    let collected = collector.collect(&target, &mut addresses, &mut publisher, true);
+    collected.await.unwrap();
+    collector.problem().map(str::to_owned)
+}
+
+#[tokio::test]
+async fn an_agent_is_not_ready_while_an_unreadable_lease_needs_an_object() {
+    let problem = problem_with_a_damaged_lease(false).await.unwrap();
+    assert!(
+        problem.contains("10.1.0.3 is taken on this node, and no readable lease has it"),
+        "{problem}"
+    );
+    assert_eq!(problem_with_a_damaged_lease(true).await, None);
 }

@@ -2,13 +2,14 @@
 //! The match of objects and leases.
 
 use super::super::testing::{
-    block_address, damage_lease, file_of_earlier_boot, registered_node, replace_file,
+    damage_lease, file_of_earlier_boot, registered_node, replace_file, touch_address,
 };
 use super::*;
 use common::cni::{CniResult, ContainerId, IfName};
 use ipam::config::Space;
 use ipam::store::Sandbox;
 use std::time::Duration;
+use tempfile::TempDir;
 
 const IP: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 9));
 
@@ -51,51 +52,55 @@ fn a_lease_allocated_through_the_api_server_has_an_address_object() {
     assert!(Published::default().has(IP, &lease(1, vec![IP])));
 }
 
-/// What a publisher finds in the block 10.1.0.0/28 with a lease that cannot be read, and in the rest of the pool.
-#[tokio::test]
-async fn an_address_without_a_readable_lease_counts_as_one_without_an_object() {
+/// A publisher of a node with the block 10.1.0.0/28, and the addresses of the block. No object exists.
+async fn publisher() -> (Publisher, Target, TempDir, IntervalSet) {
     let none = serde_json::json!({ "kind": "List", "metadata": {}, "items": [] });
     let (context, target, dir) = registered_node(move |_| (200, none.clone())).await;
-    let accepted = target.accepted.clone().unwrap();
-    replace_file(&context, &file_of_earlier_boot(&context, &accepted)).await;
+    let file = file_of_earlier_boot(&context, target.accepted.as_ref().unwrap());
+    replace_file(&context, &file).await;
     let block = BlockCidr::of("10.1.0.0/28".parse().unwrap());
-    let all: IntervalSet = block.map(BlockCidr::interval).into_iter().collect();
-    let mut publisher = Publisher::new(context.clone());
-    assert!(publisher.can_publish(block).await.unwrap());
-
-    // 10.1.0.40 is in no block of this node.
-    damage_lease(&context, &dir, "10.1.0.3").await;
-    block_address(&dir, "10.1.0.40");
-    assert_eq!(publisher.unpublished(&target.api, block).await.unwrap(), 1);
-    assert!(!publisher.can_publish(block).await.unwrap());
-    let damaged = Some(Obstacle::Unattributed("10.1.0.3".parse().unwrap()));
-    let obstacle = publisher.publish_leases(&target, &accepted, &all).await;
-    assert_eq!(obstacle.unwrap(), damaged, "a reservation is not noted");
-    assert!(publisher.uncovered().await.unwrap().unattributed.is_empty());
-    replace_file(&context, &accepted_without_blocks(&context, &accepted)).await;
-    let uncovered = publisher.uncovered().await.unwrap();
-    assert_eq!(uncovered.unattributed, ["10.1.0.3".parse::<IpAddr>().unwrap()]);
+    let all = block.map(BlockCidr::interval).into_iter().collect();
+    (Publisher::new(context), target, dir, all)
 }
 
-/// The file of [`file_of_earlier_boot`] after the block was shared or lost.
-fn accepted_without_blocks(context: &PoolContext, accepted: &AcceptedPool) -> ipam::pool::PoolFile {
-    ipam::pool::PoolFile {
-        blocks: Vec::new(),
-        ..file_of_earlier_boot(context, accepted)
+#[tokio::test]
+async fn an_address_without_a_readable_lease_counts_as_one_without_an_object() {
+    let (mut publisher, target, dir, all) = publisher().await;
+    let block = BlockCidr::of("10.1.0.0/28".parse().unwrap());
+    assert!(publisher.can_publish(block).await.unwrap());
+    assert!(publisher.can_publish_all(&all).await.unwrap());
+
+    damage_lease(&publisher.context, &dir, "10.1.0.3").await;
+    // In no block of this node.
+    touch_address(&dir, "10.1.0.40");
+    assert_eq!(publisher.unpublished(&target.api, block).await.unwrap(), 1);
+    assert!(!publisher.can_publish(block).await.unwrap());
+    assert!(!publisher.can_publish_all(&all).await.unwrap());
+}
+
+#[tokio::test]
+async fn an_unreadable_lease_needs_an_object_if_it_is_reserved_or_in_no_block_of_the_node() {
+    let (mut publisher, target, dir, _) = publisher().await;
+    damage_lease(&publisher.context, &dir, "10.1.0.3").await;
+    touch_address(&dir, "10.1.0.40");
+    let ip: IpAddr = "10.1.0.3".parse().unwrap();
+    let context = publisher.context.clone();
+    let own = file_of_earlier_boot(&context, target.accepted.as_ref().unwrap());
+    let (mut reserved, mut lost) = (own.clone(), own);
+    reserved.reserved = vec![ip.to_string()];
+    lost.blocks.clear();
+    assert!(publisher.uncovered().await.unwrap().unattributed.is_empty());
+    for file in [reserved, lost] {
+        replace_file(&context, &file).await;
+        assert_eq!(publisher.uncovered().await.unwrap().unattributed, [ip]);
     }
 }
 
 #[tokio::test]
 async fn a_blocked_address_is_not_shared_but_may_become_reserved() {
-    let none = serde_json::json!({ "kind": "List", "metadata": {}, "items": [] });
-    let (context, target, dir) = registered_node(move |_| (200, none.clone())).await;
-    let accepted = target.accepted.clone().unwrap();
-    replace_file(&context, &file_of_earlier_boot(&context, &accepted)).await;
-    block_address(&dir, "10.1.0.5");
+    let (mut publisher, _, dir, all) = publisher().await;
+    touch_address(&dir, "10.1.0.5");
     let block = BlockCidr::of("10.1.0.0/28".parse().unwrap());
-    let all: IntervalSet = block.map(BlockCidr::interval).into_iter().collect();
-    let mut publisher = Publisher::new(context);
     assert!(!publisher.can_publish(block).await.unwrap());
-    let obstacle = publisher.publish_leases(&target, &accepted, &all).await;
-    assert_eq!(obstacle.unwrap(), None);
+    assert!(publisher.can_publish_all(&all).await.unwrap());
 }

@@ -2,7 +2,7 @@
 //! The blocks that a node keeps.
 
 use super::super::testing::{
-    block_address, damage_lease, file_of_earlier_boot, registered_node, replace_file,
+    damage_lease, file_of_earlier_boot, registered_node, replace_file, touch_address,
 };
 use super::*;
 use api::deadline::Deadline;
@@ -118,7 +118,7 @@ async fn after_a_request_to_share(before: impl AsyncFnOnce(&PoolContext, &TempDi
     let mut reconciler = BlockReconciler::new(context.clone());
     reconciler.proven = true;
     reconciler.known.note(&name, Some(block));
-    let _ = reconciler.reconcile(&target).await;
+    reconciler.reconcile(&target).await.unwrap();
     context.file().await.unwrap().unwrap().blocks[0].state
 }
 
@@ -130,6 +130,6 @@ async fn a_block_is_shared_only_if_each_taken_address_can_get_an_object() {
         damage_lease(context, dir, "10.1.0.3").await;
     });
     assert_eq!(damaged.await, BlockState::Active);
-    let blocked = after_a_request_to_share(async |_, dir| block_address(dir, "10.1.0.5"));
+    let blocked = after_a_request_to_share(async |_, dir| touch_address(dir, "10.1.0.5"));
     assert_eq!(blocked.await, BlockState::Active);
 }

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The times at which nodes confirm an edit of a pool.
 
-use super::super::testing::{file_of_earlier_boot, registered_node, registration, replace_file};
+use super::super::testing::{
+    damage_lease, file_of_earlier_boot, node_with, registered_node, registration, replace_file, touch_address,
+};
 use super::*;
 use api::convert;
+use api::testing::accepted_pool;
+use block::Owner;
+use serde_json::Value;
 use std::sync::{Arc, Mutex};
+use tempfile::TempDir;
 
 #[test]
 fn ten_thousand_nodes_observe_an_edit_one_after_another_in_two_minutes() {
@@ -104,7 +110,8 @@ fn old_report() -> BlockReport {
     BlockReport {
         at: Instant::now().checked_sub(Duration::from_secs(60)).unwrap(),
         used: Usage::default(),
-        noted: 1,
+        generation: 1,
+        is_noted: true,
         turn: None,
     }
 }
@@ -151,4 +158,65 @@ async fn a_generation_is_noted_only_while_it_is_that_of_the_spec_in_force() {
         let noted = asked.iter().any(|uri| uri.contains("/status"));
         assert_eq!(noted, is_noted, "{in_file}: {asked:?}");
     }
+}
+
+/// The generation that a report writes for a block whose status has 2, of a pool of generation 3 that reserves 10.1.0.3, and
+/// whether the reporter counts the generation as noted. `before` changes the store.
+async fn noted(before: impl AsyncFnOnce(&PoolContext, &TempDir)) -> (Option<i64>, bool) {
+    let owner = Owner {
+        node: "n".into(),
+        uid: "u".into(),
+    };
+    let cidr = BlockCidr::of("10.1.0.0/28".parse().unwrap()).unwrap();
+    let name = cidr.name("default");
+    let mut block = convert::new_block(&name, "rail0", cidr, &owner, Duration::ZERO);
+    block.metadata.resource_version = Some("1".to_owned());
+    block.status = Some(IpBlockStatus {
+        observed_generation: Some(2),
+        ..IpBlockStatus::default()
+    });
+    let (object, written) = (serde_json::to_value(&block).unwrap(), Arc::new(Mutex::new(None)));
+    let seen = written.clone();
+    let (context, mut target, dir) = node_with(&[], move |uri, body| {
+        let none = serde_json::json!({ "kind": "List", "metadata": {}, "items": [] });
+        if uri.contains("/status") {
+            *seen.lock().unwrap() = body.pointer("/status/observedGeneration").and_then(Value::as_i64);
+        }
+        (
+            200,
+            if uri.contains("/ipblocks/") {
+                object.clone()
+            } else {
+                none
+            },
+        )
+    })
+    .await;
+    let spec = serde_json::json!({
+        "ranges": [{ "subnet": "10.1.0.0/24", "gateway": "none" }], "blockSize": { "v4": 16 }, "reserved": ["10.1.0.3"],
+    });
+    target.accepted = Some(accepted_pool("rail0", &spec).unwrap());
+    replace_file(
+        &context,
+        &file_of_earlier_boot(&context, target.accepted.as_ref().unwrap()),
+    )
+    .await;
+    before(&context, &dir).await;
+    let mut reconciler = BlockReconciler::new(context.clone());
+    reconciler.known_mut().note(&name, Some(block));
+    let mut reporter = UsageReporter::new(context);
+    reporter.report(&mut reconciler, &target).await.unwrap();
+    let has_noted = reporter.reports.has_noted(&name, 3);
+    (written.lock().unwrap().take(), has_noted)
+}
+
+#[tokio::test]
+async fn a_reservation_is_not_noted_while_no_readable_lease_has_the_taken_address() {
+    assert_eq!(noted(async |_, _| {}).await, (Some(3), true));
+    let damaged = noted(async |context, dir| damage_lease(context, dir, "10.1.0.3").await);
+    assert_eq!(damaged.await, (Some(2), false));
+    let another = noted(async |context, dir| damage_lease(context, dir, "10.1.0.4").await);
+    assert_eq!(another.await, (Some(3), true), "it is not reserved");
+    let blocked = noted(async |_, dir| touch_address(dir, "10.1.0.3"));
+    assert_eq!(blocked.await, (Some(3), true));
 }

@@ -259,7 +259,7 @@ fn a_damaged_lease_is_reported_and_keeps_its_addresses() {
 
 /// The taken addresses of the store that no readable lease has, with whether an administrator blocked them.
 fn unattributed(fixture: &Fixture) -> Vec<(String, bool)> {
-    let (_, mut others) = fixture.with_store(|store| store.enter().unwrap().attributed().unwrap());
+    let (_, mut others) = fixture.with_store(|store| store.enter().unwrap().held().unwrap());
     others.sort_by_key(|one| one.ip);
     let described = others.iter().map(|one| (one.ip.to_string(), one.is_blocked));
     described.collect()

@@ -175,10 +175,10 @@ fn evidence_of_object(
     }
     let name = pod.unwrap_or_else(|| "unknown".to_owned());
     let node = &spec.node;
-    let uid = snapshot.nodes.get(&node.node);
-    // If its Node was only registered again, the containers of the machine may still run, and its agent sees them.
-    let was_installed_anew = uid != Some(&node.node_uid) && !snapshot.agents.contains(&node.node);
-    if uid.is_none() || was_installed_anew {
+    // If the Node was registered again, the containers of the machine may still run. Its agent sees them.
+    let has_agent = snapshot.agents.contains(&node.node);
+    let registered = snapshot.nodes.get(&node.node);
+    if registered.is_none_or(|uid| *uid != node.node_uid && !has_agent) {
         return Ok(format!(
             "it was bound to pod {name}, which does not exist, on node {}, which is gone",
             node.node

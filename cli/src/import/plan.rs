@@ -266,8 +266,7 @@ fn wait_for_adds(input: &PlanInput<'_>, pool: &str, record: &ImportRecord) -> (O
     let is_there = |name: &String| own.iter().any(|network| network.name == *name);
     let switched = own.iter().filter_map(|network| network.changed).max();
     let missing = switched.is_none() || !record.networks.iter().all(is_there);
-    let since = record.missing_since.as_ref().map_or(now, |since| since.0);
-    let since = missing.then_some(since);
+    let since = missing.then(|| record.missing_since.as_ref().map_or(now, |since| since.0));
     let wait = switched
         .max(since)
         .and_then(|last| remaining_grace(grace, now, last));

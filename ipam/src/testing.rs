@@ -107,8 +107,8 @@ pub(crate) struct FaultyDisk {
     pub(crate) room: Cell<Option<usize>>,
     /// How many names of directories were read.
     pub(crate) listed: Cell<usize>,
-    /// The paths whose name ends with this one are on a bad sector: nothing about them can be read.
-    pub(crate) unreadable: Cell<Option<&'static str>>,
+    /// Paths that end with one of these are on bad sectors: neither stat(2) nor read(2) works.
+    pub(crate) unreadable: Cell<&'static [&'static str]>,
     /// Called before each read.
     pub(crate) before_read: RefCell<Option<Box<dyn Fn()>>>,
 }
@@ -130,10 +130,10 @@ impl FaultyDisk {
     }
 
     fn require_readable(&self, path: &Path) -> io::Result<()> {
-        match self.unreadable.get() {
-            Some(name) if path.ends_with(name) => Err(io::Error::from_raw_os_error(nix::libc::EIO)),
-            _ => Ok(()),
+        if self.unreadable.get().iter().any(|name| path.ends_with(name)) {
+            return Err(io::Error::from_raw_os_error(nix::libc::EIO));
         }
+        Ok(())
     }
 
     /// Makes a change, a part of it, or none. `grows` is whether it needs space on the disk.
@@ -288,7 +288,7 @@ impl Fixture {
             shared: Cell::new(None),
             room: Cell::new(None),
             listed: Cell::new(0),
-            unreadable: Cell::new(None),
+            unreadable: Cell::new(&[]),
             before_read: RefCell::new(None),
         };
         let clock = HandClock {

@@ -232,7 +232,7 @@ fn an_address_that_the_agent_released_meanwhile_is_not_used() {
 #[test]
 fn an_address_whose_request_cannot_be_read_is_not_used() {
     let fixture = fixture(&pool("rail0", &["10.0.0.32/30"]));
-    fixture.plugin.disk.unreadable.set(Some("asking/a@eth0"));
+    fixture.plugin.disk.unreadable.set(&["asking/a@eth0"]);
     let agent = Agent::start(&fixture, |request| {
         let released = request.verb == Verb::Release;
         Some(if released {

@@ -291,15 +291,26 @@ fn an_address_without_a_readable_lease_is_told_from_one_that_is_blocked() {
 
 #[test]
 fn a_lease_on_a_bad_sector_keeps_its_address() {
-    let fixture = single("10.0.0.0/24");
-    fixture.add("a");
-    fixture.plugin.disk.unreadable.set(Some("leases/a@eth0"));
-    let leases = fixture.with_store(|store| store.leases().unwrap());
-    assert_eq!((leases.intact.len(), leases.damaged.len()), (0, 1), "{leases:?}");
-    assert_eq!(unattributed(&fixture), [("10.0.0.1".to_owned(), false)]);
-    // The address is readable, so only the lease proves that GC must keep it.
-    let _ = fixture.gc(&["b"]);
-    assert_eq!(fixture.names("addresses"), ["10.0.0.1"]);
+    // A bad sector of the directory `leases`, or of the inode, which both names have.
+    let (directory, inode) = (
+        &["leases/a@eth0"][..],
+        &["leases/a@eth0", "addresses/10.0.0.1"][..],
+    );
+    for bad in [directory, inode] {
+        let fixture = single("10.0.0.0/24");
+        fixture.add("a");
+        fixture.plugin.disk.unreadable.set(bad);
+        let leases = fixture.with_store(|store| store.leases().unwrap());
+        assert_eq!((leases.intact.len(), leases.damaged.len()), (0, 1), "{leases:?}");
+        assert_eq!(
+            unattributed(&fixture),
+            [("10.0.0.1".to_owned(), false)],
+            "{bad:?}"
+        );
+        // GC reports the error.
+        fixture.gc(&["b"]).unwrap_err();
+        assert_eq!(fixture.names("addresses"), ["10.0.0.1"], "{bad:?}");
+    }
 }
 
 #[test]

@@ -90,7 +90,7 @@ pub struct LocalBlock {
 pub struct Usage {
     /// Addresses that leases have.
     pub leased: u64,
-    /// The taken addresses that no object protects from other nodes. No readable lease may have them.
+    /// The taken addresses that no object protects from other nodes. Some of them may have no readable lease.
     pub unpublished: u64,
     /// The leased addresses that no node allocates by itself, such as reserved ones.
     pub by_name: u64,

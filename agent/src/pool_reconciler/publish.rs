@@ -113,8 +113,9 @@ impl Publisher {
         self.write_missing(target, accepted, leased, &there).await
     }
 
-    /// Whether each taken address in `within` can get an object. An address that an administrator blocked needs none.
-    pub(super) async fn can_publish_all(&mut self, within: &IntervalSet) -> Result<bool, ReconcileError> {
+    /// Whether the reservation of `within` can be noted: each taken address there can get an object. An address that an administrator
+    /// blocked needs none.
+    pub(super) async fn can_reserve(&mut self, within: &IntervalSet) -> Result<bool, ReconcileError> {
         let mut unattributed = self.held().await?.unattributed;
         unattributed.retain(|one| !one.is_blocked && within.contains(bits(one.ip)));
         self.log(&unattributed);
@@ -238,8 +239,8 @@ impl Publisher {
         Ok((held.leased.len() + held.unattributed.len()) as u64)
     }
 
-    /// Whether each taken address of the block can get an object.
-    pub(super) async fn can_publish(&mut self, cidr: Option<BlockCidr>) -> Result<bool, ReconcileError> {
+    /// Whether the block can be shared: each taken address of it can get an object.
+    pub(super) async fn can_share(&mut self, cidr: Option<BlockCidr>) -> Result<bool, ReconcileError> {
         let Some(cidr) = cidr else { return Ok(true) };
         Ok(self.held_in(cidr).await?.unattributed.is_empty())
     }

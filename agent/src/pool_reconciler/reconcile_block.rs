@@ -165,7 +165,7 @@ impl BlockReconciler {
                 Desired::Drain
             } else {
                 let desired = desired_use(target, &name, cidr, used, surplus.contains(&name));
-                self.unless_unpublishable(desired, cidr).await?
+                self.keep_if_unshareable(desired, cidr).await?
             };
             match self.reconcile_block(&name, cidr, desired, target).await {
                 Ok(()) if self.proven => {}
@@ -186,14 +186,13 @@ impl BlockReconciler {
         refused.map_or(Ok(()), Err)
     }
 
-    /// `desired`, or to keep the block if an address of it can get no object: a block whose sharing has begun is never this node's
-    /// again.
-    async fn unless_unpublishable(
+    /// `desired`, except that a block that cannot be shared is kept. A block whose sharing has begun is never this node's again.
+    async fn keep_if_unshareable(
         &mut self,
         desired: Desired,
         cidr: Option<BlockCidr>,
     ) -> Result<Desired, ReconcileError> {
-        if desired == Desired::Share && !self.publisher.can_publish(cidr).await? {
+        if desired == Desired::Share && !self.publisher.can_share(cidr).await? {
             return Ok(Desired::Keep);
         }
         Ok(desired)

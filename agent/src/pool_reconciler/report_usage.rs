@@ -336,7 +336,7 @@ async fn can_note(
     if reserved.is_empty() {
         return Ok(true);
     }
-    reconciler.publisher_mut().can_publish_all(&reserved).await
+    reconciler.publisher_mut().can_reserve(&reserved).await
 }
 
 #[cfg(test)]

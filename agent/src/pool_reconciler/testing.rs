@@ -5,8 +5,10 @@ use super::context::{PoolContext, Target};
 use crate::agent::Agent;
 use crate::config::Config;
 use crate::node::entry;
+use api::IpBlock;
 use api::accepted_pool::{AcceptedPool, Writer};
 use api::block_layout::BlockCidr;
+use api::convert::new_block;
 use api::deadline::Deadline;
 use api::testing::{answering_clients, small_pool};
 use block::owner::NodeIdentity;
@@ -103,6 +105,26 @@ pub(super) fn file_of_earlier_boot(context: &PoolContext, accepted: &AcceptedPoo
     let cidr = BlockCidr::of("10.1.0.0/28".parse().unwrap()).unwrap();
     file.blocks = vec![entry(&cidr.name("default"), cidr.network(), local)];
     file
+}
+
+/// The object of that block, which the node has.
+pub(super) fn own_block() -> IpBlock {
+    let owner = Owner {
+        node: "n".into(),
+        uid: "u".into(),
+    };
+    let cidr = BlockCidr::of("10.1.0.0/28".parse().unwrap()).unwrap();
+    let mut block = new_block(&cidr.name("default"), "rail0", cidr, &owner, Duration::ZERO);
+    block.metadata.resource_version = Some("1".to_owned());
+    block
+}
+
+/// The response of an API server that has `block`, accepts each change of it, and has no other object.
+pub(super) fn answer_with_block(block: &IpBlock, uri: &str) -> (u16, Value) {
+    if uri.contains("/ipblocks/") {
+        return (200, serde_json::to_value(block).unwrap());
+    }
+    (200, json!({ "kind": "List", "metadata": {}, "items": [] }))
 }
 
 /// Replaces the file of the pool.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which sandboxes of a pod are older than another one of it.
+//! Finds what is newer than the sandbox of a lease: another sandbox of its pod, or a later pod of the same name.
 //!
 //! Invariant: only a lease that names its pod is compared, and only with leases for the same interface.
 

@@ -2,7 +2,7 @@
 //! The file of a pool after a reboot.
 
 use super::super::reconcile_block::BlockReconciler;
-use super::super::testing::{file_of_earlier_boot, registered_node, replace_file};
+use super::super::testing::{damage_lease, file_of_earlier_boot, registered_node, replace_file};
 use super::*;
 use api::testing::small_pool;
 use serde_json::json;
@@ -81,4 +81,21 @@ async fn a_rejected_block_of_a_rebooted_node_is_closed_and_delays_no_other_block
     let file = context.file().await.unwrap().unwrap();
     assert_eq!(file.blocks[0].state, BlockState::Draining);
     assert_eq!(file.boot_id, KernelClock.boot_id().unwrap());
+}
+
+#[tokio::test]
+async fn a_pool_file_without_blocks_stays_while_the_node_has_a_lease_that_cannot_be_read() {
+    for has_lease in [false, true] {
+        let (context, mut target, dir) = node(404).await;
+        target.open = false;
+        let mut file = of_earlier_boot(&context);
+        file.blocks.clear();
+        replace_file(&context, &file).await;
+        if has_lease {
+            damage_lease(&context, &dir, "10.1.0.3").await;
+        }
+        let mut writer = PoolFileWriter::new(context.clone());
+        writer.remove_file(&target).await.unwrap();
+        assert_eq!(context.file().await.unwrap().is_some(), has_lease);
+    }
 }

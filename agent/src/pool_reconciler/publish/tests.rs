@@ -67,15 +67,15 @@ async fn publisher() -> (Publisher, Target, TempDir, IntervalSet) {
 async fn an_address_without_a_readable_lease_counts_as_one_without_an_object() {
     let (mut publisher, target, dir, all) = publisher().await;
     let block = BlockCidr::of("10.1.0.0/28".parse().unwrap());
-    assert!(publisher.can_publish(block).await.unwrap());
-    assert!(publisher.can_publish_all(&all).await.unwrap());
+    assert!(publisher.can_share(block).await.unwrap());
+    assert!(publisher.can_reserve(&all).await.unwrap());
 
     damage_lease(&publisher.context, &dir, "10.1.0.3").await;
     // In no block of this node.
     touch_address(&dir, "10.1.0.40");
     assert_eq!(publisher.unpublished(&target.api, block).await.unwrap(), 1);
-    assert!(!publisher.can_publish(block).await.unwrap());
-    assert!(!publisher.can_publish_all(&all).await.unwrap());
+    assert!(!publisher.can_share(block).await.unwrap());
+    assert!(!publisher.can_reserve(&all).await.unwrap());
 }
 
 #[tokio::test]
@@ -101,6 +101,6 @@ async fn a_blocked_address_is_not_shared_but_may_become_reserved() {
     let (mut publisher, _, dir, all) = publisher().await;
     touch_address(&dir, "10.1.0.5");
     let block = BlockCidr::of("10.1.0.0/28".parse().unwrap());
-    assert!(!publisher.can_publish(block).await.unwrap());
-    assert!(publisher.can_publish_all(&all).await.unwrap());
+    assert!(!publisher.can_share(block).await.unwrap());
+    assert!(publisher.can_reserve(&all).await.unwrap());
 }

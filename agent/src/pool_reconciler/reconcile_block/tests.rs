@@ -2,13 +2,14 @@
 //! The blocks that a node keeps.
 
 use super::super::testing::{
-    damage_lease, file_of_earlier_boot, registered_node, replace_file, touch_address,
+    answer_with_block, damage_lease, file_of_earlier_boot, own_block, registered_node, replace_file,
+    touch_address,
 };
 use super::*;
 use api::deadline::Deadline;
 use api::testing::{silent_clients, small_pool};
 use ipam::pool::{BlockState, Counters};
-use std::time::Duration;
+use kube::ResourceExt;
 use tempfile::TempDir;
 
 fn target(open: bool, sharing: &[&str]) -> Target {
@@ -90,27 +91,9 @@ fn the_round_after_an_interruption_starts_behind_the_interrupted_block() {
 
 /// The state of this node's only block after a round in which the controller asks for it. `before` changes the store.
 async fn after_a_request_to_share(before: impl AsyncFnOnce(&PoolContext, &TempDir)) -> BlockState {
-    let owner = block::Owner {
-        node: "n".into(),
-        uid: "u".into(),
-    };
-    let cidr = cell_of("10.1.0.0/28").unwrap();
-    let name = cidr.name("default");
-    let mut block = new_block(&name, "rail0", cidr, &owner, Duration::ZERO);
-    block.metadata.resource_version = Some("1".to_owned());
-    let answer = serde_json::to_value(&block).unwrap();
-    let (context, mut target, dir) = registered_node(move |uri| {
-        let none = serde_json::json!({ "kind": "List", "metadata": {}, "items": [] });
-        (
-            200,
-            if uri.contains("/ipblocks/") {
-                answer.clone()
-            } else {
-                none
-            },
-        )
-    })
-    .await;
+    let block = own_block();
+    let (name, object) = (block.name_any(), block.clone());
+    let (context, mut target, dir) = registered_node(move |uri| answer_with_block(&object, uri)).await;
     let file = file_of_earlier_boot(&context, target.accepted.as_ref().unwrap());
     replace_file(&context, &file).await;
     before(&context, &dir).await;

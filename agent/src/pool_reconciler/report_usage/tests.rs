@@ -2,12 +2,12 @@
 //! The times at which nodes confirm an edit of a pool.
 
 use super::super::testing::{
-    damage_lease, file_of_earlier_boot, node_with, registered_node, registration, replace_file, touch_address,
+    answer_with_block, damage_lease, file_of_earlier_boot, node_with, own_block, registered_node,
+    replace_file, touch_address,
 };
 use super::*;
-use api::convert;
 use api::testing::accepted_pool;
-use block::Owner;
+use kube::ResourceExt;
 use serde_json::Value;
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
@@ -147,11 +147,9 @@ async fn a_generation_is_noted_only_while_it_is_that_of_the_spec_in_force() {
         let mut file = file_of_earlier_boot(&context, target.accepted.as_ref().unwrap());
         file.generation = in_file;
         replace_file(&context, &file).await;
-        let (name, cidr) = (&file.blocks[0].name, BlockCidr::of(file.blocks[0].cidr).unwrap());
-        let mut block = convert::new_block(name, "rail0", cidr, &registration(&context), Duration::ZERO);
-        block.metadata.resource_version = Some("1".to_owned());
+        let block = own_block();
         let mut reconciler = BlockReconciler::new(context.clone());
-        reconciler.known_mut().note(name, Some(block));
+        reconciler.known_mut().note(&block.name_any(), Some(block));
 
         let _ = UsageReporter::new(context).report(&mut reconciler, &target).await;
         let asked = asked.lock().unwrap();
@@ -163,44 +161,27 @@ async fn a_generation_is_noted_only_while_it_is_that_of_the_spec_in_force() {
 /// The generation that a report writes for a block whose status has 2, of a pool of generation 3 that reserves 10.1.0.3, and
 /// whether the reporter counts the generation as noted. `before` changes the store.
 async fn noted(before: impl AsyncFnOnce(&PoolContext, &TempDir)) -> (Option<i64>, bool) {
-    let owner = Owner {
-        node: "n".into(),
-        uid: "u".into(),
-    };
-    let cidr = BlockCidr::of("10.1.0.0/28".parse().unwrap()).unwrap();
-    let name = cidr.name("default");
-    let mut block = convert::new_block(&name, "rail0", cidr, &owner, Duration::ZERO);
-    block.metadata.resource_version = Some("1".to_owned());
+    let mut block = own_block();
     block.status = Some(IpBlockStatus {
         observed_generation: Some(2),
         ..IpBlockStatus::default()
     });
-    let (object, written) = (serde_json::to_value(&block).unwrap(), Arc::new(Mutex::new(None)));
+    let (name, object) = (block.name_any(), block.clone());
+    let written = Arc::new(Mutex::new(None));
     let seen = written.clone();
     let (context, mut target, dir) = node_with(&[], move |uri, body| {
-        let none = serde_json::json!({ "kind": "List", "metadata": {}, "items": [] });
         if uri.contains("/status") {
             *seen.lock().unwrap() = body.pointer("/status/observedGeneration").and_then(Value::as_i64);
         }
-        (
-            200,
-            if uri.contains("/ipblocks/") {
-                object.clone()
-            } else {
-                none
-            },
-        )
+        answer_with_block(&object, uri)
     })
     .await;
     let spec = serde_json::json!({
         "ranges": [{ "subnet": "10.1.0.0/24", "gateway": "none" }], "blockSize": { "v4": 16 }, "reserved": ["10.1.0.3"],
     });
     target.accepted = Some(accepted_pool("rail0", &spec).unwrap());
-    replace_file(
-        &context,
-        &file_of_earlier_boot(&context, target.accepted.as_ref().unwrap()),
-    )
-    .await;
+    let file = file_of_earlier_boot(&context, target.accepted.as_ref().unwrap());
+    replace_file(&context, &file).await;
     before(&context, &dir).await;
     let mut reconciler = BlockReconciler::new(context.clone());
     reconciler.known_mut().note(&name, Some(block));

@@ -2,11 +2,12 @@
 //! The end of a reservation for all nodes.
 
 use super::super::pool_file::PoolFileWriter;
-use super::super::testing::{file_of_earlier_boot, registered_node, registration, replace_file};
+use super::super::testing::{file_of_earlier_boot, own_block, registered_node, replace_file};
 use super::*;
 use api::block_layout::BlockCidr;
 use api::convert;
 use api::testing::accepted_pool;
+use kube::ResourceExt;
 use serde_json::json;
 use std::time::Duration;
 
@@ -69,12 +70,10 @@ async fn an_address_with_an_object_is_held_back_while_the_spec_excludes_it() {
     file.reserved = vec!["10.1.0.5".to_owned()];
     replace_file(&context, &file).await;
     target.accepted = Some(accepted);
-    let (name, cidr) = (&file.blocks[0].name, BlockCidr::of(file.blocks[0].cidr).unwrap());
-    let mut noted = convert::new_block(name, "rail0", cidr, &registration(&context), Duration::ZERO);
-    noted.metadata.resource_version = Some("1".to_owned());
+    let mut noted = own_block();
     noted.status = block(Some(3)).status;
     let mut known = KnownBlocks::new(context.clone());
-    known.note(name, Some(noted));
+    known.note(&noted.name_any(), Some(noted));
 
     let mut writer = PoolFileWriter::new(context.clone());
     writer.write(&known, &target, false).await.unwrap();

@@ -249,6 +249,19 @@ impl Requests {
         self.replace_part(object, object, Part::Main).await
     }
 
+    /// The same for an `object` whose free maps, such as the labels of a selector, differ from those of the version `before` that
+    /// it was made from.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn replace_spec<K: ClusterObject + Serialize>(
+        &self,
+        before: &K,
+        object: &K,
+    ) -> Result<WriteResult<K>, ApiError> {
+        self.replace_part(before, object, Part::Main).await
+    }
+
     /// Changes only the finalizers and annotations of an object, if the API server still has the version that `object` was
     /// made from.
     ///

@@ -10,6 +10,8 @@ use crate::cluster::explain;
 use crate::cluster::snapshot::{config_of, definition};
 use crate::output::CommandError;
 use api::IpPool;
+use api::deadline::Deadline;
+use api::requests::{ApiError, Requests, WriteResult};
 use kube::api::PostParams;
 use kube::core::DynamicObject;
 use kube::{Api, Client, ResourceExt};
@@ -32,7 +34,7 @@ pub async fn apply(client: &Client, step: &Step) -> Result<(), CommandError> {
             let created = api.create(&PostParams::default(), &pool).await;
             created.map_err(|e| write_error(&format!("create IPPool {}", step.pool), &e))?;
         }
-        (Action::Write, Some(before)) => write(&api, step, before.clone(), &key, &record).await?,
+        (Action::Write, Some(before)) => write(client, step, before.clone(), &key, &record).await?,
     }
     if step.switch {
         for network in &step.networks {
@@ -66,23 +68,27 @@ pub async fn wait_accepted(client: &Client, pool: &str) -> Result<Option<String>
 /// How often the write of a pool is retried because the controller or an agent changed the pool meanwhile.
 const ATTEMPTS: usize = 5;
 
+/// Gives the pool the spec and the record of the step. Fields that only a later version knows stay.
 async fn write(
-    api: &Api<IpPool>,
+    client: &Client,
     step: &Step,
     before: IpPool,
     key: &str,
     record: &str,
 ) -> Result<(), CommandError> {
     let doing = format!("change IPPool {}", step.pool);
+    let api: Api<IpPool> = Api::all(client.clone());
+    let requests = Requests::new(client.clone(), Deadline::background());
     let mut current = before.clone();
     for attempt in 1.. {
         let mut pool = current.clone();
         pool.spec = step.spec.clone();
         pool.annotations_mut().insert(key.to_owned(), record.to_owned());
-        match api.replace(&step.pool, &PostParams::default(), &pool).await {
-            Ok(_) => return Ok(()),
-            Err(kube::Error::Api(status)) if status.code == 409 && attempt < ATTEMPTS => {}
-            Err(e) => return Err(write_error(&doing, &e)),
+        match requests.replace_spec(&current, &pool).await {
+            Ok(WriteResult::Applied(_)) => return Ok(()),
+            Ok(WriteResult::Conflict) if attempt < ATTEMPTS => {}
+            Ok(WriteResult::Conflict) => break,
+            Err(e) => return Err(refused_write(&doing, &e)),
         }
         current = api.get(&step.pool).await.map_err(|e| explain(&doing, &e))?;
         let same =
@@ -142,6 +148,15 @@ fn replace(plugin: &mut Value, pool: &str, source: &str) -> bool {
     }
     *ipam = new;
     true
+}
+
+fn refused_write(doing: &str, error: &ApiError) -> CommandError {
+    match error {
+        ApiError::Rejected { .. } => CommandError(format!(
+            "cannot {doing}: {error}; if a right is missing: ClusterRole rdmanet-operator has it (conf/rbac/people.yaml)"
+        )),
+        _ => CommandError(format!("cannot {doing}: {error}")),
+    }
 }
 
 fn write_error(doing: &str, error: &kube::Error) -> CommandError {

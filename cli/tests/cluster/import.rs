@@ -5,9 +5,12 @@ use crate::whereabouts::{self, reservations};
 use crate::{Run, person, pod_with, rdmanet};
 use agents::{Attachment, Member, Site};
 use apiserver::install::{apply, documents, until};
-use apiserver::objects;
+use apiserver::{later, objects};
 use kube::ResourceExt;
-use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, PostParams};
+use kube::api::{
+    Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,
+    PostParams,
+};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -496,8 +499,30 @@ async fn pools_of_nv_ipam_and_host_local_are_imported_too() {
         "{damaged:?}"
     );
     site.wait_condition("rail1", "Ready", "True").await;
+    later::install_later(&site.admin).await;
+    let raw = later::raw(&site.admin, "IPPool", "ippools");
+    let with_later = Patch::Merge(json!({ "spec": { later::LATER: "kept" } }));
+    until("the later definition is in force", async || {
+        let patched = raw.patch("rail1", &PatchParams::default(), &with_later).await;
+        patched.unwrap().data["spec"][later::LATER] == "kept"
+    })
+    .await;
+    until(
+        "the controller has read the spec with the later field",
+        async || {
+            let pool = site.pools().get("rail1").await.unwrap();
+            pool.status.and_then(|status| status.observed_generation) == pool.metadata.generation
+        },
+    )
+    .await;
     let run = import(&["nv-ipam", "--grace", "0"]);
     assert_eq!(run.json()["pools"][0]["state"], "open", "{run:?}");
+    let opened = raw.get("rail1").await.unwrap();
+    assert_eq!(
+        opened.data["spec"][later::LATER],
+        "kept",
+        "a field that the command does not know stays"
+    );
     assert_eq!(
         site.pools()
             .get("rail1")

@@ -4,44 +4,13 @@
 use crate::block;
 use api::deadline::Deadline;
 use api::requests::{Requests, WriteResult};
-use api::{AddressSpace, BlockState, IpAddress, IpBlock, IpPool, IpPoolSpec, definitions};
+use api::{AddressSpace, BlockState, IpAddress, IpBlock, IpPool, IpPoolSpec};
 use apiserver::Server;
-use apiserver::install::{apply, until};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use apiserver::install::until;
+use apiserver::later::{LATER, install_later, raw};
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
-use kube::core::GroupVersionKind;
-use kube::discovery::ApiResource;
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
-
-/// The field of the later version: in `spec`, in `status`, and in the items of `spec.pools`.
-const LATER: &str = "later";
-
-/// Applies the definitions of rdmanet with the later field.
-async fn install_later(admin: &Client) {
-    for definition in definitions() {
-        let name = definition.name_any();
-        let mut definition = serde_json::to_value(definition).unwrap();
-        let schema = &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
-        for part in ["spec", "status"] {
-            if schema[part]["properties"].is_object() {
-                schema[part]["properties"][LATER] = json!({ "type": "string" });
-            }
-        }
-        if name.starts_with("addressspaces") {
-            schema["spec"]["properties"]["pools"]["items"]["properties"][LATER] = json!({ "type": "string" });
-        }
-        let definition: CustomResourceDefinition = serde_json::from_value(definition).unwrap();
-        let definition: DynamicObject =
-            serde_json::from_value(serde_json::to_value(definition).unwrap()).unwrap();
-        apply(admin, &definition).await;
-    }
-}
-
-fn raw(admin: &Client, kind: &str, plural: &str) -> Api<DynamicObject> {
-    let kind = GroupVersionKind::gvk("rdmanet.io", "v1alpha1", kind);
-    Api::all_with(admin.clone(), &ApiResource::from_gvk_with_plural(&kind, plural))
-}
 
 /// Creates `object` with the later field in `spec` and `status`.
 async fn make(api: &Api<DynamicObject>, mut object: Value, status: Option<Value>) {

@@ -16,6 +16,7 @@ pub mod audit;
 pub mod gateway;
 pub mod identity;
 pub mod install;
+pub mod later;
 pub mod objects;
 pub mod proxy;
 pub mod relay;

@@ -2,7 +2,6 @@
 //! The state that all tasks of an agent share.
 
 use crate::config::Config;
-use crate::inputs::{Inputs, Source};
 use crate::metrics::Metrics;
 use crate::namespaces::Namespaces;
 use crate::node::Stores;
@@ -11,6 +10,7 @@ use api::client::Clients;
 use api::deadline::Deadline;
 use api::demand::Demand;
 use api::http::Health;
+use api::inputs::{Inputs, Source};
 use api::metrics::Served;
 use api::recorder::{Events, NewEvent};
 use api::requests::{ApiError, NodeCondition, ReconcileError, Registration, Requests};
@@ -111,7 +111,7 @@ impl Agent {
             demand: Demand::default(),
             served: Served::new("agent", |all| metrics.register(all)),
             metrics,
-            inputs: Inputs::default(),
+            inputs: Inputs::new("agent", &[Source::Node, Source::Pools, Source::BlocksOfNode]),
             unreconciled: Unreconciled::default(),
             namespaces: Namespaces::default(),
             reading: Mutex::new(None),
@@ -228,7 +228,7 @@ impl Agent {
 
     /// An attempt to read `source` from the API server failed.
     pub(crate) fn record_read_failure(&self, source: Source, why: &dyn Display) {
-        self.metrics.watch_failed(source.label());
+        self.metrics.watch_failed(source);
         self.inputs.failed(source, why);
     }
 

@@ -11,11 +11,11 @@
 //! it reads again or uses a precondition (`pool_reconciler::reconcile_block`).
 
 use crate::agent::Agent;
-use crate::inputs::Source;
 use api::IpBlock;
 use api::client::{Clients, WatchResult};
 use api::convert::version_number;
 use api::deadline::Deadline;
+use api::inputs::Source;
 use api::requests::ApiError;
 use common::cni::error::causes;
 use futures::future::{Fuse, FusedFuture};
@@ -187,12 +187,12 @@ impl BlockWatcher {
                 }
                 all = &mut listing => match all {
                     Ok(all) => {
-                        agent.inputs.read(Source::Blocks);
+                        agent.inputs.read(Source::BlocksOfNode);
                         self.handle_list(&agent, all, first, &changed);
                         (first, due) = (false, Due::after_period());
                     }
                     Err(error) => {
-                        agent.record_read_failure(Source::Blocks, &error);
+                        agent.record_read_failure(Source::BlocksOfNode, &error);
                         tracing::debug!(%error, "list of blocks failed");
                         let pause = due.pause.unwrap_or_default() * 2;
                         due = Due::in_about(pause.clamp(Duration::from_secs(1), Duration::from_secs(30)));
@@ -202,7 +202,7 @@ impl BlockWatcher {
                 Some((name, event)) = self.events.next(), if !self.events.is_empty() => match event {
                     Ok(event) => self.handle_event(&agent, &name, event, &changed),
                     Err(e) => {
-                        agent.record_read_failure(Source::Blocks, &causes(&e));
+                        agent.record_read_failure(Source::BlocksOfNode, &causes(&e));
                         tracing::debug!(block = name, error = %e, "watch of a block failed; restarting it");
                     }
                 },

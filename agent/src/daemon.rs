@@ -4,13 +4,13 @@
 use crate::agent::Agent;
 use crate::block_watch::BlockWatcher;
 use crate::config::Config;
-use crate::inputs::Source;
 use crate::lock::NodeLock;
 use crate::pool_reconciler::{Message, PoolReconciler};
 use crate::serve::Reconcilers;
 use crate::{garbage, links, serve};
 use api::IpPool;
 use api::client::Clients;
+use api::inputs::Source;
 use api::supervisor::{Supervisor, TaskEnded};
 use common::cni::error::causes;
 use futures::StreamExt;

@@ -11,7 +11,7 @@
 //! block_watch command_line garbage links serve
 //! pool_reconciler                               | one task per pool
 //! agent                                         | what all tasks share
-//! inputs install liveness metrics namespaces node stagger suspects unreconciled
+//! install liveness metrics namespaces node stagger suspects unreconciled
 //! config lock
 //! ```
 
@@ -21,7 +21,6 @@ pub mod command_line;
 pub mod config;
 pub mod daemon;
 pub(crate) mod garbage;
-pub(crate) mod inputs;
 pub mod install;
 pub mod links;
 pub(crate) mod liveness;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Metrics for Prometheus. Their names and labels follow the rules of `api::metrics`.
 
-use api::metrics::{Durations, PoolLabels};
+use api::inputs::Source;
+use api::metrics::{Durations, PoolLabels, SourceLabels};
 use ipam::agent::{Reply, Verb};
 use ipam::pool::PoolName;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -22,11 +23,6 @@ struct RequestLabels {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct LinkLabels {
     link: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct SourceLabels {
-    source: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -181,8 +177,8 @@ impl Metrics {
         self.rounds_interrupted.get_or_create(&PoolLabels::of(pool)).inc();
     }
 
-    pub(crate) fn watch_failed(&self, source: &'static str) {
-        self.watch_errors.get_or_create(&SourceLabels { source }).inc();
+    pub(crate) fn watch_failed(&self, source: Source) {
+        self.watch_errors.get_or_create(&SourceLabels::of(source)).inc();
     }
 
     pub(crate) fn tried(&self, pool: &PoolName) {

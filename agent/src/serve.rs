@@ -5,10 +5,10 @@
 //! gets an error.
 
 use crate::agent::Agent;
-use crate::inputs::Source;
 use crate::pool_reconciler::{Message, PluginRequest, Response, unknown_pool};
 use api::convert::version_number;
 use api::deadline::PLUGIN_LIMIT;
+use api::inputs::Source;
 use api::supervisor::Supervisor;
 use common::cni::{Code, Error};
 use ipam::agent::{LIMIT, MESSAGE_MAX, Reply, Request, Verb};

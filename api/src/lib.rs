@@ -3,8 +3,8 @@
 //! command and the tests share. The manifests in `conf/crds` are generated from these types.
 //!
 //! The root module exports the types. `block_layout`, `accepted_pool`, `listing`, `sticky` and `convert` are pure.
-//! `requests` sends requests, each with its precondition and a `deadline`. `client`, `http`, `process`, `recorder`,
-//! `metrics` and `supervisor` serve both daemons.
+//! `requests` sends requests, each with its precondition and a `deadline`. `client`, `http`, `inputs`, `process`,
+//! `recorder`, `metrics` and `supervisor` serve both daemons.
 //!
 //! Invariant: every stored object has passed the rules beside its type, so code need not validate it again.
 //!
@@ -20,7 +20,8 @@
 //! accepted_pool convert demand sticky
 //! address address_space pool            | the objects
 //! block flags selector
-//! block_layout cel deadline links metrics quarantine supervisor
+//! metrics
+//! block_layout cel deadline inputs links quarantine supervisor
 //! ```
 
 #![allow(
@@ -41,6 +42,7 @@ mod definitions;
 pub mod demand;
 pub mod flags;
 pub mod http;
+pub mod inputs;
 pub mod links;
 pub mod listing;
 pub mod metrics;

@@ -4,6 +4,7 @@
 //! Invariant: names follow Prometheus' conventions: `rdmanet_`, base units (seconds), `_total` on counters alone. Labels
 //! have few values, such as pools and verbs; none is a name that a tenant chooses.
 
+use crate::inputs::Source;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -46,6 +47,22 @@ impl Served {
         // Writing to a string does not fail.
         let _ = encode(&mut text, &self.0);
         text
+    }
+}
+
+/// The label of a metric about reading an input.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct SourceLabels {
+    /// [`Source::label`].
+    pub source: &'static str,
+}
+
+impl SourceLabels {
+    /// The label of this source.
+    pub fn of(source: Source) -> Self {
+        Self {
+            source: source.label(),
+        }
     }
 }
 

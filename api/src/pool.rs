@@ -81,7 +81,7 @@ pub struct IpPoolSpec {
     /// order of the network.
     #[serde(default)]
     pub priority: i32,
-    /// The pools that are tried, in this order, if this pool has no free address.
+    /// The pools that are tried, in this order, if this pool has no free address or is not for the node or the namespace.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), inner(length(min = 1, max = 63)))]
     pub fallback: Vec<String>,

@@ -8,12 +8,14 @@ use api::client::Clients;
 use api::deadline::Deadline;
 use api::demand::Demand;
 use api::http::Health;
+use api::inputs::{Inputs, Source};
 use api::metrics::Served;
 use api::recorder::{Events, NewEvent};
 use api::requests::Requests;
+use common::cni::error::causes;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::reflector::Store;
-use std::sync::atomic::{AtomicBool, Ordering};
+use kube::runtime::watcher::{self, Event};
 use tokio_util::sync::CancellationToken;
 
 /// The state of a controller.
@@ -32,8 +34,8 @@ pub struct Context {
     pub metrics: Metrics,
     served: Served,
     events: Events,
-    /// Whether the watch has delivered all pools once.
-    is_ready: AtomicBool,
+    /// What this replica has read from the API server. Only the leader reads more than pools.
+    pub inputs: Inputs,
 }
 
 impl Health for Context {
@@ -42,10 +44,11 @@ impl Health for Context {
     }
 
     fn ready(&self) -> Result<(), String> {
-        if self.is_ready.load(Ordering::Relaxed) {
+        let problems = self.inputs.problems();
+        if problems.is_empty() {
             return Ok(());
         }
-        Err("the controller has not read the pools (ippools.rdmanet.io) from the API server yet".to_owned())
+        Err(problems.join("\n"))
     }
 }
 
@@ -58,7 +61,7 @@ impl Context {
             demand: Demand::default(),
             served: Served::new("controller", |all| metrics.register(all)),
             metrics,
-            is_ready: AtomicBool::new(false),
+            inputs: Inputs::new("controller", &[Source::Pools]),
             config,
             api: clients.requests(Deadline::until_stopped(stop.clone())),
             clients,
@@ -66,9 +69,18 @@ impl Context {
         }
     }
 
-    /// Records that the watch has delivered all pools.
-    pub(crate) fn set_ready(&self) {
-        self.is_ready.store(true, Ordering::Relaxed);
+    /// Records an event of the watch of `source`, for `/readyz`.
+    pub(crate) fn record_watch<K>(&self, source: Source, event: &watcher::Result<Event<K>>) {
+        match event {
+            Ok(Event::InitDone) => self.inputs.read(source),
+            Ok(_) => {}
+            Err(e) => {
+                let error = causes(e);
+                tracing::warn!(source = source.label(), %error, "a watch failed; retrying");
+                self.metrics.watch_failed(source);
+                self.inputs.failed(source, &error);
+            }
+        }
     }
 
     /// Publishes an Event about a pool.

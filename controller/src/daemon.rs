@@ -6,8 +6,8 @@ use crate::context::Context;
 use crate::leader::Leader;
 use api::client::Clients;
 use api::http::{self, ListenError};
+use api::inputs::Source;
 use api::supervisor::{Supervisor, TaskEnded};
-use common::cni::error::causes;
 use futures::StreamExt;
 use kube::runtime::reflector;
 use kube::runtime::reflector::store;
@@ -59,6 +59,7 @@ pub fn start(config: Config, clients: impl Into<Clients>, supervisor: &Superviso
     let context = Arc::new(Context::new(config, clients, pools, stop));
     let watcher_context = context.clone();
     let events = reflector(writer, stream).for_each(move |event| {
+        watcher_context.record_watch(Source::Pools, &event);
         match event {
             Ok(Event::Apply(pool) | Event::InitApply(pool)) => {
                 watcher_context.metrics.set_pool(&pool);
@@ -66,22 +67,11 @@ pub fn start(config: Config, clients: impl Into<Clients>, supervisor: &Superviso
             }
             Ok(Event::Delete(pool)) => watcher_context.metrics.remove_pool(&pool),
             Ok(Event::Init) => watcher_context.metrics.clear_pools(),
-            Ok(Event::InitDone) => {}
-            Err(e) => {
-                watcher_context.metrics.watch_failed();
-                tracing::warn!(error = causes(&e), "watching pools failed; retrying");
-            }
+            Ok(Event::InitDone) | Err(_) => {}
         }
         std::future::ready(())
     });
     supervisor.spawn("watch of pools", supervisor.until_stopped(events));
-    supervisor.spawn_brief("first list", supervisor.until_stopped(ready(context.clone())));
     supervisor.spawn("leader", Leader::run(context.clone(), supervisor.clone()));
     context
-}
-
-async fn ready(context: Arc<Context>) {
-    if context.pools.wait_until_ready().await.is_ok() {
-        context.set_ready();
-    }
 }

@@ -19,18 +19,20 @@ mod status;
 mod usage;
 
 use crate::context::Context;
+use api::inputs::Source;
 use api::requests::ReconcileError;
 use api::supervisor::Supervisor;
 use api::{AddressSpace, AddressState, BlockState, IpAddress, IpBlock, IpPool, NodeRef};
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::Node;
-use kube::ResourceExt;
 use kube::core::PartialObjectMeta;
 use kube::runtime::reflector;
 use kube::runtime::reflector::{ObjectRef, Store, store};
 use kube::runtime::watcher::{self, Event};
+use kube::{Resource, ResourceExt};
 use orphans::{Inputs, OrphanCollector};
 use std::collections::HashMap;
+use std::future::Ready;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
@@ -49,6 +51,18 @@ struct Caches {
 }
 
 impl Caches {
+    /// Whether each watch has delivered all objects once. A missing object in an incomplete cache is no evidence that it does not
+    /// exist.
+    fn are_complete(&self) -> bool {
+        fn is_complete<K>(cache: &Store<K>) -> bool
+        where
+            K: Resource<DynamicType = ()> + Clone + 'static,
+        {
+            matches!(cache.wait_until_ready().now_or_never(), Some(Ok(())))
+        }
+        is_complete(&self.blocks) && is_complete(&self.nodes) && is_complete(&self.spaces)
+    }
+
     /// Whether the watch has no such Node. That is only a reason to ask the API server. An empty cache is no evidence, so
     /// the result is then false.
     fn seems_gone(&self, node: &NodeRef) -> bool {
@@ -165,7 +179,7 @@ impl Leader {
             tokio::select! {
                 () = stop.cancelled() => return true,
                 () = tokio::time::sleep_until(next) => return false,
-                () = news, if self.caches.is_some() => {}
+                () = news, if self.can_work() => {}
             }
             Box::pin(self.handle_requests()).await;
             earliest = tokio::time::Instant::now() + DEBOUNCE;
@@ -198,6 +212,9 @@ impl Leader {
         if self.caches.is_none() {
             self.caches = Some(Arc::new(self.watch().await));
         }
+        if !self.can_work() {
+            return Ok(());
+        }
         let relist = self.is_list_old();
         if relist {
             let listed: Vec<IpAddress> = self.context.api.list("").await?;
@@ -219,6 +236,11 @@ impl Leader {
             self.free_reservations().await?;
         }
         unlisted
+    }
+
+    /// Whether this process leads and has read what its decisions depend on. `/readyz` names what it cannot read.
+    fn can_work(&self) -> bool {
+        self.caches.as_ref().is_some_and(|caches| caches.are_complete())
     }
 
     /// Whether the addresses must be listed again.
@@ -271,6 +293,7 @@ impl Leader {
         let stream = clients.watch::<IpBlock>(watcher::Config::default());
         let context = self.context.clone();
         let watch = reflector(writer, stream).for_each(move |event| {
+            context.record_watch(Source::Blocks, &event);
             if let Ok(Event::Apply(block)) = &event
                 && let Some(pool) = context.pools.get(&ObjectRef::new(&block.spec.pool))
             {
@@ -280,23 +303,32 @@ impl Leader {
         });
         spawn("watch of blocks", watch.boxed());
         let stream = clients.watch::<PartialObjectMeta<Node>>(watcher::Config::default());
-        let watch = reflector(node_writer, stream).for_each(|_| std::future::ready(()));
+        let watch = reflector(node_writer, stream).for_each(self.recorder(Source::Nodes));
         spawn("watch of nodes", watch.boxed());
         let stream = clients.watch::<AddressSpace>(watcher::Config::default());
-        let watch = reflector(space_writer, stream).for_each(|_| std::future::ready(()));
+        let watch = reflector(space_writer, stream).for_each(self.recorder(Source::Spaces));
         spawn("watch of address spaces", watch.boxed());
         let ready = async {
             let _ = blocks.wait_until_ready().await;
             let _ = nodes.wait_until_ready().await;
             let _ = spaces.wait_until_ready().await;
         };
-        // If the caches are not ready in time, this round works with what they have, and the next round reads them again.
+        // A round does nothing until the caches are complete.
         let _ = tokio::time::timeout(Duration::from_secs(10), self.context.api.deadline().limit(ready)).await;
         Caches {
             blocks,
             nodes,
             spaces,
             _end: end,
+        }
+    }
+
+    /// What records the events of a watch.
+    fn recorder<K>(&self, source: Source) -> impl FnMut(watcher::Result<Event<K>>) -> Ready<()> + use<K> {
+        let context = self.context.clone();
+        move |event| {
+            context.record_watch(source, &event);
+            std::future::ready(())
         }
     }
 

@@ -5,7 +5,8 @@
 //! queries take `max by (pool)`.
 
 use api::IpPool;
-use api::metrics::PoolLabels;
+use api::inputs::Source;
+use api::metrics::{PoolLabels, SourceLabels};
 use kube::ResourceExt;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -23,7 +24,7 @@ struct ConditionLabels {
 #[derive(Default)]
 pub struct Metrics {
     leader: Gauge,
-    watch_errors: Counter,
+    watch_errors: Family<SourceLabels, Counter>,
     size: Family<PoolLabels, Gauge>,
     used: Family<PoolLabels, Gauge>,
     free: Family<PoolLabels, Gauge>,
@@ -41,7 +42,7 @@ impl Metrics {
         );
         all.register(
             "controller_watch_errors",
-            "Failed attempts to list or watch pools",
+            "Failed attempts to list or watch pools, blocks, Nodes and address spaces",
             self.watch_errors.clone(),
         );
         all.register(
@@ -61,7 +62,7 @@ impl Metrics {
         );
         all.register(
             "pool_blocks",
-            "Blocks of the pool that have an owner",
+            "Blocks of the pool, shared and orphaned ones too",
             self.blocks.clone(),
         );
         all.register(
@@ -75,8 +76,8 @@ impl Metrics {
         self.leader.set(i64::from(is_leader));
     }
 
-    pub(crate) fn watch_failed(&self) {
-        self.watch_errors.inc();
+    pub(crate) fn watch_failed(&self, source: Source) {
+        self.watch_errors.get_or_create(&SourceLabels::of(source)).inc();
     }
 
     /// Updates the metrics of a pool from its object.

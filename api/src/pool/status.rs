@@ -172,7 +172,7 @@ pub struct Counters {
     /// The free addresses that are in no block.
     #[serde(default)]
     pub unclaimed: i64,
-    /// Blocks that have an owner.
+    /// Blocks of the pool, shared and orphaned ones too.
     pub blocks: i64,
     /// When the oldest attachment in use got its address.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -77,7 +77,7 @@ fn few_blocks(accepted: &AcceptedPool, nodes: u128) -> ConditionState {
     let (blocks, size) = (layout.blocks(), 1_u128 << layout.shift());
     let family = layout.family();
     let message = format!(
-        "spec.ranges have {blocks} {family} blocks of {size} addresses, and the pool selects {nodes} nodes, so {} nodes have no block of their own and ask the API server for each address; {}",
+        "spec.ranges have {blocks} {family} blocks of {size} addresses, and the pool selects {nodes} nodes, so {} nodes have no block of their own and ask the API server for each address, or use the fallback pools; {}",
         nodes - blocks,
         remedy(accepted, layout, nodes)
     );

@@ -259,12 +259,21 @@ impl OrphanCollector {
     }
 
     /// Makes nodes probe the addresses of blocks of `pools` that they claim from now on. Returns whether all address
-    /// spaces are up to date.
+    /// spaces are up to date. They are not if the watch has no entry of a pool that exists.
     ///
     /// Invariant: the address space asks for probes before a block of the pool is marked as `Orphaned` or deleted. Nodes
     /// read the address space after each claim.
     async fn enable_probes(&self, inputs: &Inputs, pools: &BTreeSet<&str>) -> Result<bool, ApiError> {
-        for space in inputs.caches.spaces.state() {
+        let spaces = inputs.caches.spaces.state();
+        let is_listed = |pool: &&str| {
+            let mut listed = spaces.iter().flat_map(|space| &space.spec.pools);
+            listed.any(|entry| entry.name == **pool)
+        };
+        let exists = |pool: &&str| self.context.pools.get(&ObjectRef::new(pool)).is_some();
+        if pools.iter().any(|pool| exists(pool) && !is_listed(pool)) {
+            return Ok(false);
+        }
+        for space in spaces {
             let mut wanted = AddressSpace::clone(&space);
             let listed = wanted.spec.pools.iter_mut();
             for listed in listed.filter(|listed| pools.contains(listed.name.as_str())) {

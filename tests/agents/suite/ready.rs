@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The probes of an agent, on which a rolling update depends.
+//! The probes of agent and controller, on which a rolling update depends.
 
-use agents::Site;
+use agents::{Member, Site};
+use api::{AddressSpace, BlockState, NodeRef};
 use apiserver::install::until;
 use apiserver::{Fault, Proxy};
+use kube::Api;
+use std::net::Ipv4Addr;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tests::programs::program;
 
-/// Refuses requests for `resource` from now on, as if the agent lacked the right, until the flag is cleared.
+/// Refuses requests for `resource` from now on, as if the client lacked the right, until the flag is cleared.
 fn refuse(proxy: &Proxy, resource: &'static str) -> Arc<AtomicBool> {
     let refused = Arc::new(AtomicBool::new(true));
     let flag = refused.clone();
@@ -56,6 +59,55 @@ async fn an_agent_is_ready_only_while_it_receives_pools_and_blocks() {
     let answer = node.get("/readyz");
     assert!(answer.contains("has failed to read"), "{answer}");
     site.server.start_again();
+}
+
+/// A block that becomes free while the address space does not request probes could be claimed without a probe, although the lost
+/// node may still use its addresses.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_cannot_read_the_address_spaces_frees_nothing_and_is_not_ready() {
+    let site = Site::new().await;
+    let node = Member::running(&site.server, "a", &[]).await;
+    site.simple("rail0", "10.1.0.0/16").await;
+    node.wait_active("rail0").await;
+    assert!(site.controller.stop());
+    site.crowd("rail0", Ipv4Addr::new(10, 1, 128, 0), 2, |number| NodeRef {
+        node: format!("gone-{number}"),
+        node_uid: format!("uid-{number}"),
+    })
+    .await;
+    let lost = async || {
+        let mut blocks = site.blocks("rail0").await;
+        blocks.retain(|block| block.spec.owner.node.starts_with("gone-"));
+        blocks
+    };
+    let proxy = Proxy::start(&site.server).await;
+    let refused = refuse(&proxy, "/addressspaces");
+    let flags = ["--quarantine", "4s", "--quarantine-in-use", "4s"];
+    site.controller.start_behind(&proxy, &site.server, &flags);
+    until("the probe names what the leader cannot read", async || {
+        let answer = site.controller.get("/readyz");
+        answer.starts_with("HTTP/1.1 503")
+            && answer.contains("addressspaces.rdmanet.io")
+            && answer.contains("403")
+    })
+    .await;
+    let metric = "rdmanet_controller_watch_errors_total{source=\"addressspaces\"}";
+    assert!(site.controller.get("/metrics").contains(metric));
+    assert!(site.controller.get("/healthz").starts_with("HTTP/1.1 200"));
+    let blocks = lost().await;
+    assert!(
+        blocks.len() == 2 && blocks.iter().all(|block| block.spec.state == BlockState::Active),
+        "{blocks:?}"
+    );
+    refused.store(false, Ordering::SeqCst);
+    until("the controller is ready", async || {
+        site.controller.get("/readyz").starts_with("HTTP/1.1 200")
+    })
+    .await;
+    until("the blocks are free", async || lost().await.is_empty()).await;
+    let spaces: Api<AddressSpace> = Api::all(site.admin.clone());
+    let space = spaces.get("default").await.unwrap();
+    assert!(space.spec.pools[0].probe, "{space:?}");
 }
 
 #[test]

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Only one agent at a time works on a node. A second one, as during an update, waits until the first ends.
+//!
+//! Invariant: only root can open the file. flock(2) needs no more, so another user could keep every agent from starting.
 
 use common::lock::{LockError, Share, flock};
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
+
+const MODE: u32 = 0o600;
 
 /// The lock of the node, held until this value is dropped.
 #[derive(Debug)]
@@ -19,7 +24,13 @@ impl NodeLock {
     pub(crate) async fn take(data_dir: &Path) -> io::Result<Self> {
         std::fs::create_dir_all(data_dir)?;
         let path = data_dir.join(".agent.lock");
-        let file = OpenOptions::new().create(true).append(true).open(&path)?;
+        let file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .mode(MODE)
+            .open(&path)?;
+        // An earlier version let all users open it.
+        file.set_permissions(Permissions::from_mode(MODE))?;
         let mut is_logged = false;
         loop {
             match flock(&file, Share::Exclusive, Duration::ZERO) {
@@ -35,3 +46,6 @@ impl NodeLock {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,8 +6,10 @@
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 /// The file and its content.
 #[derive(Debug)]
@@ -57,7 +59,11 @@ impl CarrierHistory {
         let content = Content {
             seen: self.seen.clone(),
         };
-        fs::write(&unfinished, serde_json::to_vec(&content)?)?;
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        options
+            .open(&unfinished)?
+            .write_all(&serde_json::to_vec(&content)?)?;
         fs::rename(unfinished, &self.file)
     }
 }

@@ -35,12 +35,25 @@ const WRITES_A_SECOND: f64 = 200.0;
 
 /// How long a node with this random `chance` (0 to 1) waits before it reports something that all nodes may have to report.
 pub fn delay(agent: &Agent, chance: f64) -> Duration {
-    stagger::delay(agent.known_nodes(), WRITES_A_SECOND, chance)
+    turn(agent.known_nodes(), every(agent), chance)
+}
+
+/// The delay in a cluster of this number of nodes; 0 if no pool has blocks, from which the agent knows the number.
+fn turn(nodes: u64, every: Duration, chance: f64) -> Duration {
+    match nodes {
+        0 => every.mul_f64(chance),
+        nodes => stagger::delay(nodes, WRITES_A_SECOND, chance),
+    }
+}
+
+/// The shortest time between two writes of this agent.
+fn every(agent: &Agent) -> Duration {
+    agent.config.daemon.report_interval.min(EVERY)
 }
 
 /// Checks the links after each event (`changed`), and now and then without one. Writes the condition if it differs.
 pub(super) async fn run(agent: &Agent, changed: &Notify) {
-    let every = agent.config.daemon.report_interval.min(EVERY);
+    let every = every(agent);
     let mut seen = Observed::new(agent);
     let mut writer = ConditionWriter::default();
     let api = agent.clients.requests(Deadline::background());

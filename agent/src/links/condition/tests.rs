@@ -57,3 +57,11 @@ fn a_rejected_write_of_the_condition_is_retried_after_growing_pauses() {
     assert_eq!(writer.failures, 8);
     assert!(writer.problem.is_some());
 }
+
+/// Otherwise each of ten thousand nodes would write in the second in which a spine switch restarts.
+#[test]
+fn an_agent_that_does_not_know_the_size_of_the_cluster_waits_a_random_time() {
+    assert_eq!(turn(0, EVERY, 0.5), EVERY / 2);
+    assert_eq!(turn(3, EVERY, 0.5), Duration::ZERO);
+    assert_eq!(turn(10_000, EVERY, 0.5), Duration::from_secs(25));
+}

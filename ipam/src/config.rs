@@ -169,6 +169,7 @@ impl Config {
         let raw = read_raw(&call.conf)?;
         let ipam = raw.ipam.unwrap_or_default();
         refuse_what_would_change(&ipam)?;
+        refuse_range_of_a_cluster(&ipam, call)?;
         let (network, data_dir) = (ipam.network_name.as_deref(), ipam.data_dir.as_deref());
         let place = Place::new(&call.conf.network, network, data_dir, ipam.cooldown)?;
         let runtime = raw.runtime_config.unwrap_or_default();
@@ -177,7 +178,6 @@ impl Config {
         let sets = ranges::build(specs, &mut notes)?;
         require_room(&sets, call.conf.version)?;
         let requests = Requests::read(&runtime, raw.args.as_ref(), &call.args)?;
-        warn_about_node_local_addresses(&ipam, call, &mut notes);
         ignore(&ipam, &place);
         Ok(Self {
             place,
@@ -264,23 +264,34 @@ fn refuse_what_would_change(ipam: &RawIpam) -> Result<(), Error> {
         return refuse(
             key,
             value,
-            "it promises addresses that are unique in the cluster, and ranges are unique on one node only; name an IPPool by ipam.pool (`rdmanet import whereabouts` makes one), or set \"perNode\": true if each node has ranges of its own",
+            &format!("it promises addresses that are unique in the cluster, and {RANGES_ARE_OF_A_NODE}"),
         );
     }
     Ok(())
 }
 
-/// whereabouts reads its datastore from a separate file if the configuration has none. So a range in its
-/// spelling may have been unique in the cluster although the configuration does not state it.
-fn warn_about_node_local_addresses(ipam: &RawIpam, call: &Call, notes: &mut Vec<String>) {
-    let theirs = ipam.range.is_some() || ipam.ip_ranges.is_some();
+/// The remedy for a configuration that promises more than ranges keep.
+const RANGES_ARE_OF_A_NODE: &str = "ranges are unique on one node only; name an IPPool by ipam.pool (`rdmanet import whereabouts` makes one), or set \"perNode\": true if each node has ranges of its own";
+
+/// Refuses a pod's range in the spelling of whereabouts. whereabouts reads its datastore from a separate file if
+/// the configuration has none, so the range was unique in the cluster although the configuration does not state
+/// it. Two nodes with this configuration would allocate the same addresses.
+fn refuse_range_of_a_cluster(ipam: &RawIpam, call: &Call) -> Result<(), Error> {
+    let theirs = match (&ipam.range, &ipam.ip_ranges) {
+        (Some(_), _) => "range",
+        (None, Some(_)) => "ipRanges",
+        (None, None) => return Ok(()),
+    };
     let in_a_pod = call.args.get("K8S_POD_NAME").is_some();
-    if theirs && in_a_pod && ipam.per_node != Some(true) {
-        notes.push(
-            "addresses of ipam.range are not unique in the cluster; name an IPPool by ipam.pool, or set \"perNode\": true if each node has a range of its own"
-                .to_owned(),
-        );
+    if !in_a_pod || ipam.per_node == Some(true) {
+        return Ok(());
     }
+    Err(Error::new(
+        Code::UNSUPPORTED_FIELD,
+        format!(
+            "ipam.{theirs} is whereabouts' key for addresses that are unique in the cluster, and {RANGES_ARE_OF_A_NODE}"
+        ),
+    ))
 }
 
 /// Logs whereabouts' keys that have no effect here.

@@ -271,7 +271,9 @@ impl<'n> Store<'n> {
     fn open_lock(&self, path: &Path, make: bool) -> Result<Option<File>, Error> {
         // O_NONBLOCK, in case a FIFO has the lock's name.
         let mut reader = OpenOptions::new();
-        reader.read(true).custom_flags(nix::libc::O_NONBLOCK);
+        reader
+            .read(true)
+            .custom_flags(nix::libc::O_NONBLOCK | nix::libc::O_NOFOLLOW);
         match reader.open(path) {
             Ok(file) => return Ok(Some(file)),
             Err(e) if e.kind() == ErrorKind::NotFound && !make => return Ok(None),
@@ -287,6 +289,7 @@ impl<'n> Store<'n> {
         make_directory(&self.network)?;
         let mut options = OpenOptions::new();
         options.read(true).append(true).create(true).mode(disk::FILE_MODE);
+        options.custom_flags(nix::libc::O_NOFOLLOW);
         let file = options.open(path);
         file.map(Some).map_err(|e| failed("make", path, &e))
     }

@@ -4,6 +4,9 @@
 //!
 //! Invariant: the plugin's files and directories are open only to their owner. A lease names pods, and
 //! flock(2) needs only the right to read the file.
+//!
+//! Invariant: no operation changes a file outside the store. The agent has no capability and may write the
+//! store. The plugin is root of the node, so it follows no symbolic link that has the name of a file.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -74,7 +77,7 @@ impl Disk for NodeDisk {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         let file = OpenOptions::new()
             .read(true)
-            .custom_flags(nix::libc::O_NONBLOCK)
+            .custom_flags(nix::libc::O_NONBLOCK | nix::libc::O_NOFOLLOW)
             .open(path)?;
         let meta = file.metadata()?;
         if !meta.is_file() {
@@ -130,7 +133,9 @@ impl Disk for NodeDisk {
     }
 
     fn append(&self, path: &Path, content: &[u8]) -> io::Result<()> {
-        OpenOptions::new().append(true).open(path)?.write_all(content)
+        let mut options = OpenOptions::new();
+        options.append(true).custom_flags(nix::libc::O_NOFOLLOW);
+        options.open(path)?.write_all(content)
     }
 
     fn link(&self, file: &Path, name: &Path) -> io::Result<()> {
@@ -164,6 +169,7 @@ impl Disk for NodeDisk {
 fn writer() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).create(true).mode(FILE_MODE);
+    options.custom_flags(nix::libc::O_NOFOLLOW);
     options
 }
 
@@ -173,7 +179,12 @@ fn writer() -> OpenOptions {
 /// Those of chmod(2). The directory is closed first: if the process dies in between, the next call still
 /// finds the lock open.
 pub(super) fn close_to_others(directory: &Path, lock: &File) -> io::Result<()> {
-    fs::set_permissions(directory, fs::Permissions::from_mode(DIRECTORY_MODE))?;
+    let mut options = OpenOptions::new();
+    options
+        .read(true)
+        .custom_flags(nix::libc::O_NOFOLLOW | nix::libc::O_DIRECTORY);
+    let opened = options.open(directory)?;
+    opened.set_permissions(fs::Permissions::from_mode(DIRECTORY_MODE))?;
     lock.set_permissions(fs::Permissions::from_mode(FILE_MODE))
 }
 

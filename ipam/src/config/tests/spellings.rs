@@ -193,21 +193,35 @@ fn no_error_shows_the_password_of_etcd() {
     }
 }
 
+/// whereabouts usually has its datastore in a file of its own. On a machine without Kubernetes there is one node.
 #[test]
-fn addresses_unique_on_one_node_only_are_noted() {
-    let notes = |ipam: &Value, args: &str| {
+fn a_range_in_the_spelling_of_whereabouts_is_refused_in_a_pod_without_per_node() {
+    let read = |ipam: &Value, args: &str| {
         let mut call = call(ipam, &json!({}));
         call.args = Args::parse(args).unwrap();
-        Config::read(&call).unwrap().notes
+        Config::read(&call)
     };
-    let (pod, theirs) = (
-        "K8S_POD_NAMESPACE=ns;K8S_POD_NAME=a",
-        json!({"range": "10.0.0.0/24"}),
+    let pod = "K8S_POD_NAMESPACE=ns;K8S_POD_NAME=a";
+    for (key, theirs) in [
+        ("range", json!({"range": "10.0.0.0/24"})),
+        ("range", json!({"range": "10.0.0.0/24", "perNode": false})),
+        ("ipRanges", json!({"ipRanges": [{"range": "10.0.0.0/24"}]})),
+    ] {
+        let error = read(&theirs, pod).unwrap_err();
+        let key = format!("ipam.{key} ");
+        let parts = [&key, "unique in the cluster", "ipam.pool", "\"perNode\": true"];
+        assert_error(&error, Code::UNSUPPORTED_FIELD, &parts);
+        assert!(read(&theirs, "").unwrap().notes.is_empty());
+        let mut own = theirs.clone();
+        own["perNode"] = json!(true);
+        assert!(read(&own, pod).unwrap().notes.is_empty());
+    }
+    assert!(
+        read(&json!({"subnet": "10.0.0.0/24"}), pod)
+            .unwrap()
+            .notes
+            .is_empty()
     );
-    assert!(notes(&theirs, pod)[0].contains("not unique in the cluster"));
-    assert!(notes(&theirs, "").is_empty());
-    assert!(notes(&json!({"range": "10.0.0.0/24", "perNode": true}), pod).is_empty());
-    assert!(notes(&json!({"subnet": "10.0.0.0/24"}), pod).is_empty());
 }
 
 #[test]

@@ -35,6 +35,33 @@ fn files_and_directories_are_open_to_their_owner_alone() {
     assert_eq!((mode("a/b/created"), mode("a/b/overwritten")), (0o600, 0o600));
 }
 
+/// An agent that was taken over has no capability, but may write the store. The plugin is root of the node.
+#[test]
+fn a_symbolic_link_with_the_name_of_a_file_leads_no_operation_out_of_the_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let (outside, link) = (dir.path().join("outside"), dir.path().join("link"));
+    fs::write(&outside, "of the node").unwrap();
+    std::os::unix::fs::symlink(&outside, &link).unwrap();
+    let refused = |done: io::Result<()>| {
+        assert_eq!(done.unwrap_err().raw_os_error(), Some(nix::libc::ELOOP));
+    };
+    refused(NodeDisk.create(&link, b"x"));
+    refused(NodeDisk.overwrite(&link, b"x"));
+    refused(NodeDisk.append(&link, b"x"));
+    refused(NodeDisk.read(&link).map(drop));
+    assert_eq!(fs::read_to_string(&outside).unwrap(), "of the node");
+
+    let (directory, link) = (dir.path().join("directory"), dir.path().join("other"));
+    fs::create_dir(&directory).unwrap();
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).unwrap();
+    std::os::unix::fs::symlink(&directory, &link).unwrap();
+    let lock = File::create(dir.path().join("lock")).unwrap();
+    assert!(close_to_others(&link, &lock).is_err());
+    assert_eq!(fs::metadata(&directory).unwrap().mode() & 0o777, 0o755);
+    close_to_others(&directory, &lock).unwrap();
+    assert_eq!(fs::metadata(&directory).unwrap().mode() & 0o777, 0o700);
+}
+
 #[test]
 fn an_endless_or_silent_file_is_not_read() {
     let dir = tempfile::tempdir().unwrap();

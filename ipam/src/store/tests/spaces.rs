@@ -101,7 +101,10 @@ fn whereabouts_keys_decide_which_networks_share_addresses() {
         // whereabouts keeps one IPPool for a range, whatever the key says.
         (range(same, &off), range(same, &off)),
         (range(same, &off), range("10.0.0.5/29", &none)),
-        (json!({"ipRanges": [{"range": same}]}), range(wider, &none)),
+        (
+            json!({"ipRanges": [{"range": same}], "perNode": true}),
+            range(wider, &none),
+        ),
         (own_on.clone(), range(wider, &none)),
     ];
     for (one, other) in shared {

@@ -253,7 +253,7 @@ fn status_reports_the_error_of_add() {
 
 #[test]
 fn an_exhausted_range_explains_a_subnet_with_host_bits() {
-    let fixture = Fixture::new(&json!({"range": "192.168.5.154/30"}));
+    let fixture = Fixture::new(&json!({"range": "192.168.5.154/30", "perNode": true}));
     assert_eq!(
         [fixture.add("a"), fixture.add("b")],
         [["192.168.5.153"], ["192.168.5.154"]]

@@ -163,9 +163,10 @@ fn both_plugins_accept_every_network_attachment_definition() {
     }
 }
 
-/// Multus passes `deviceID` of a pod's annotation to a network with the capability if the kubelet gave the pod no device.
+/// Multus passes `deviceID` of a pod's annotation to a network with the capability if the kubelet gave the pod no device. The
+/// subnet manager gives partitions to GUIDs, so a pod that chooses its GUID chooses its partitions.
 #[test]
-fn no_network_of_conf_lets_a_pod_choose_a_device() {
+fn no_network_of_conf_lets_a_pod_choose_a_device_or_a_guid() {
     let of_files = files().into_iter().flat_map(|file| {
         let list: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
         let plugins = list["plugins"].as_array().unwrap().clone();
@@ -175,7 +176,9 @@ fn no_network_of_conf_lets_a_pod_choose_a_device() {
     });
     let of_networks = networks().into_iter().map(|(name, _, config, _)| (name, config));
     for (place, plugin) in of_files.chain(of_networks) {
-        assert_eq!(plugin["capabilities"].get("deviceID"), None, "{place}");
+        for capability in ["deviceID", "infinibandGUID"] {
+            assert_eq!(plugin["capabilities"].get(capability), None, "{place}");
+        }
     }
 }
 

@@ -80,6 +80,16 @@ fn used(site: &Site, account: &str) -> BTreeSet<Right> {
         .collect()
 }
 
+/// The requests of this service account for which it lacks the right.
+fn refused(site: &Site, account: &str) -> BTreeSet<Right> {
+    let user = format!(":{account}");
+    let requests = site.server.requests_since(Mark::BEGINNING).into_iter();
+    requests
+        .filter(|request| request.user().ends_with(&user) && request.is_unauthorized())
+        .filter_map(|request| right(&request.uri, &request.verb))
+        .collect()
+}
+
 /// Exercises the agents: addresses by name and by `StatefulSet`, refusals, an exhausted pool, and returned blocks.
 async fn exercise(site: &Site, nodes: &[Member; 2]) {
     for i in 0..40 {
@@ -157,6 +167,11 @@ async fn an_agent_uses_every_right_that_its_role_grants() {
         }
     }
     assert_eq!(unused(), Vec::<Right>::new(), "granted, and not used");
+    assert_eq!(
+        refused(&site, "rdmanet-agent"),
+        BTreeSet::new(),
+        "not granted, and requested"
+    );
 }
 
 /// The interface of a replica of the set `db`, whose pod is new.
@@ -243,4 +258,9 @@ async fn the_controller_uses_every_right_that_its_role_grants() {
         site.controller.stop();
     }
     assert_eq!(unused(), Vec::<Right>::new(), "granted, and not used");
+    assert_eq!(
+        refused(&site, "rdmanet-controller"),
+        BTreeSet::new(),
+        "not granted, and requested"
+    );
 }

@@ -16,6 +16,8 @@ pub struct Request {
     user: User,
     #[serde(rename = "responseStatus")]
     status: Option<Status>,
+    #[serde(default)]
+    annotations: std::collections::BTreeMap<String, String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -49,6 +51,12 @@ impl Request {
     pub fn node(&self) -> Option<&str> {
         let names = self.user.extra.get("authentication.kubernetes.io/node-name")?;
         names.first().map(String::as_str)
+    }
+
+    /// Whether the client lacks the right to this request.
+    pub fn is_unauthorized(&self) -> bool {
+        let decision = self.annotations.get("authorization.k8s.io/decision");
+        decision.is_some_and(|decision| decision == "forbid")
     }
 
     /// The status code of the response.

@@ -3,14 +3,15 @@
 //! requests: kubectl reads before it patches, so it never sends some of them.
 //!
 //! Invariant: after each request every object outside the thief's node is unchanged, and all except pools have the same
-//! version. There are two exceptions, and the tests show how far each goes:
+//! version. There are three exceptions, and the tests show how far each goes:
 //! - The thief can bind an address that is Kept for a pod of a `StatefulSet` to its own node, for the same pod. An agent
 //!   does the same when the pod starts on its node.
 //! - The thief can create an address object in another node's block, for its own node. A shared block needs that.
+//! - The thief can read any Pod whose name it knows. That a Pod is gone is evidence before an address is freed.
 
 mod targets;
 
-use crate::{Identity, Server};
+use crate::{Identity, Server, objects};
 use http::{Method, StatusCode};
 use kube::Client;
 use kube::client::Body;
@@ -145,6 +146,30 @@ fn ends(there: &Value) -> Vec<Try> {
     vec![end("", &plain), end("", &exact), end("/status", &plain)]
 }
 
+/// The thief reads a Pod of another node by its name, and nothing else of it. Returns the number of requests.
+async fn reads_of_a_pod(admin: &Client, client: &Client) -> usize {
+    objects::account(admin, "default", "default").await;
+    let mut pod = objects::pod(&json!({ "name": "of-the-victim" }), VICTIM);
+    (pod["apiVersion"], pod["kind"]) = (json!("v1"), json!("Pod"));
+    targets::make(admin, "/api/v1/namespaces/default/pods", &pod).await;
+    let path = "/api/v1/namespaces/default/pods/of-the-victim";
+    let get = async |path: &str| send(client, Method::GET, path, "application/json", &json!({})).await;
+    let (status, text) = get(path).await;
+    assert_eq!(status, StatusCode::OK, "{text}");
+    let tails = [
+        "/log",
+        "/exec?command=id&stdout=1",
+        "/attach",
+        "/portforward",
+        "/proxy/",
+    ];
+    for tail in tails {
+        let (status, text) = get(&format!("{path}{tail}")).await;
+        assert_eq!(status, StatusCode::FORBIDDEN, "{tail}: {text}");
+    }
+    1 + tails.len()
+}
+
 /// Uses the two exceptions. Returns the number of requests.
 async fn exceptions(admin: &Client, client: &Client, thief: &Identity) -> usize {
     let (kept, bound) = targets::kept_and_bound(admin, thief).await;
@@ -186,7 +211,7 @@ async fn exceptions(admin: &Client, client: &Client, thief: &Identity) -> usize 
     );
     assert_eq!(targets::read(admin, &path).await["spec"], address["spec"]);
     assert_eq!(targets::read(admin, &block).await, there);
-    refused + 2
+    refused + 2 + reads_of_a_pod(admin, client).await
 }
 
 /// Sends all requests with the token of the node `THIEF`, whose agents run in `namespace`. Returns the number of

@@ -6,6 +6,14 @@ use deploy::manifests::{DIRECTORIES, find, kustomized};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
+/// The directories of all distributions. No flag of the installer names GKE, so `DIRECTORIES` lacks its overlay.
+fn directories() -> impl Iterator<Item = &'static str> {
+    DIRECTORIES
+        .into_iter()
+        .map(|(_, directory)| directory)
+        .chain(["overlays/gke"])
+}
+
 fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
     ["initContainers", "containers"]
         .into_iter()
@@ -15,11 +23,8 @@ fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
 
 #[test]
 fn containers_are_unprivileged_read_only_and_cannot_escalate_privileges() {
-    let mut pods = DIRECTORIES
-        .map(|(_, directory)| (directory, "rdmanet-agent"))
-        .to_vec();
-    pods.push(("uninstall", "rdmanet-uninstall"));
-    for (directory, daemonset) in pods {
+    let agents = directories().map(|directory| (directory, "rdmanet-agent"));
+    for (directory, daemonset) in agents.chain([("uninstall", "rdmanet-uninstall")]) {
         let objects = kustomized(directory);
         let pod = &find(&objects, "DaemonSet", daemonset)["spec"]["template"]["spec"];
         assert_eq!(pod["automountServiceAccountToken"], false);
@@ -116,6 +121,7 @@ fn plugins(directory: &str) -> &str {
         "overlays/k3s" => "/var/lib/rancher/k3s/data/cni",
         "overlays/microk8s" => "/var/snap/microk8s/current/opt/cni/bin",
         "overlays/openshift" => "/var/lib/cni/bin",
+        "overlays/gke" => "/home/kubernetes/bin",
         "overlays/auto" => "/",
         other => panic!("{other} is new: say what its installer may see"),
     }
@@ -175,7 +181,7 @@ fn each_container_has_only_the_host_paths_and_capabilities_it_needs() {
         ("/var/run/k8s.cni.cncf.io", true),
         ("/var/run/netns", false),
     ]);
-    for (_, directory) in DIRECTORIES {
+    for directory in directories() {
         let objects = kustomized(directory);
         let pod = &find(&objects, "DaemonSet", "rdmanet-agent")["spec"]["template"]["spec"];
         let (agent, installer) = (&pod["containers"][0], &pod["initContainers"][0]);
@@ -207,7 +213,7 @@ fn each_container_has_only_the_host_paths_and_capabilities_it_needs() {
 /// A volume of another type, such as a Secret, could bypass the check of the paths.
 #[test]
 fn only_the_agent_container_has_a_service_account_token() {
-    for (_, directory) in DIRECTORIES {
+    for directory in directories() {
         let objects = kustomized(directory);
         let pod = &find(&objects, "DaemonSet", "rdmanet-agent")["spec"]["template"]["spec"];
         let others = pod["volumes"].as_array().unwrap().iter();
@@ -231,7 +237,7 @@ fn only_the_agent_container_has_a_service_account_token() {
 
 #[test]
 fn agents_tolerate_all_taints_and_have_no_resource_limits() {
-    for (_, directory) in DIRECTORIES {
+    for directory in directories() {
         let objects = kustomized(directory);
         let pod = &find(&objects, "DaemonSet", "rdmanet-agent")["spec"]["template"]["spec"];
         assert_eq!(

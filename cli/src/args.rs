@@ -100,7 +100,7 @@ pub enum ClusterCommand {
         #[command(flatten)]
         access: Access,
     },
-    /// Releases an address whose pod is gone, after a confirmation; refuses if the address may be in use
+    /// Releases an address whose pod is gone, or what a gone node has left, after a confirmation; make sure first that its machine is off
     Release(Release),
     /// Imports the pools of another IPAM plugin while their pods keep running; repeat it until nothing is left
     Import(Import),

@@ -50,7 +50,7 @@ fn run_on(bench: &mut Bench, role: Role, options: &args::Selftest) -> Result<Out
     let uses = Uses::read(&facts)?;
     let port = port::choose(&facts, options.master.as_deref(), &uses)?;
     let before = Snapshot::take(options)?;
-    bench.use_port(&port);
+    bench.use_port(&port)?;
     let mut log = Log::default();
     if let Some(why) = port
         .device

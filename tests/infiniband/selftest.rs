@@ -201,6 +201,14 @@ fn each_fault_of_a_plugin_fails_the_step_that_tests_for_it() {
                 "[[ $CNI_COMMAND == DEL && $CNI_CONTAINERID == *-c ]] && exit 0",
                 "kills in the middle of ADD, DEL leaves nothing",
             ),
+            // A child that the kernel returns to the host. The second run of DEL, at the end, leaves it too.
+            (
+                "if [[ $CNI_CONTAINERID == *-b ]]; then\n\
+                [[ $CNI_COMMAND == ADD ]] && touch /run/added\n\
+                [[ $CNI_COMMAND == DEL && -e /run/added ]] && rm /run/added && ip link add link ib2 name left type ipoib pkey 0x8001\n\
+                fi",
+                "after a namespace is gone, DEL leaves nothing",
+            ),
             ("[[ $CNI_COMMAND == CHECK ]] && exit 1", "as ADD left it"),
             ("[[ $CNI_COMMAND == GC ]] && exit 0", "GC leaves nothing"),
             (

@@ -4,6 +4,7 @@
 //!
 //! Invariant: everything that the self-test creates has a name of its own. `remove_everything` finds it by that name.
 
+use super::ip;
 use super::port::Port;
 use super::program::{run, wait_for};
 use super::uses::NAMESPACES;
@@ -11,17 +12,22 @@ use crate::args;
 use crate::output::CommandError;
 use common::netlink::LinkLayer;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Write;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
 
 const IFNAME: &str = "net1";
 /// Addresses for measurements between hosts (RFC 2544, appendix C.2.2). No network of a node uses them.
 const SUBNET: (Ipv4Addr, u8) = (Ipv4Addr::new(198, 18, 0, 0), 15);
 /// How many addresses of its slot a self-test uses.
 const ADDRESSES: u32 = 99;
+/// How long a child may take to come back to the host after DEL or GC, to be noticed. `cni-ipoib` waits a second for it.
+const CHILDREN_RETURN_WITHIN: Duration = Duration::from_secs(2);
 /// The names of all pods of the self-test.
 const PODS: [&str; 4] = ["a", "b", "c", "d"];
 
@@ -56,6 +62,8 @@ pub struct Bench {
     plugins: PathBuf,
     state: PathBuf,
     conf: Value,
+    /// The children that the port had on the host before the self-test.
+    children: BTreeSet<String>,
     /// The RDMA device, if every namespace sees it.
     pub device: Option<String>,
     _lock: File,
@@ -108,18 +116,47 @@ impl Bench {
                     "ranges": [[range(0)]],
                 },
             }),
+            children: BTreeSet::new(),
             device: None,
             _lock: lock,
         })
     }
 
     /// Uses `port` for all pods from now on.
-    pub fn use_port(&mut self, port: &Port) {
+    ///
+    /// # Errors
+    /// `ip` fails.
+    pub fn use_port(&mut self, port: &Port) -> Result<(), CommandError> {
         let infiniband = port.layer == LinkLayer::Infiniband;
         self.conf["mode"] = json!(if infiniband { "ipoib" } else { "macvlan" });
         self.conf["master"] = json!(port.master);
         self.conf["ipam"]["ranges"] = json!([[range(port.slot)]]);
         self.device = port.device.clone().filter(|_| infiniband && port.shared);
+        self.children = self.children_on_host()?;
+        Ok(())
+    }
+
+    /// The links on the host whose parent is the port.
+    fn children_on_host(&self) -> Result<BTreeSet<String>, CommandError> {
+        let mut links = ip::list(&["link", "show"])?;
+        links.retain(|link| self.conf["master"] == link["link"]);
+        Ok(links.iter().map(|link| ip::field(link, "ifname")).collect())
+    }
+
+    /// Checks that the port has no other children on the host than before the self-test: a killed ADD leaves one, and the kernel
+    /// returns one from a namespace that is gone. A child that comes back within two seconds counts too.
+    ///
+    /// # Errors
+    /// The names of the other children.
+    pub fn require_no_child(&self) -> Result<(), String> {
+        sleep(CHILDREN_RETURN_WITHIN);
+        let now = self.children_on_host().map_err(|e| e.to_string())?;
+        let left: Vec<_> = now.difference(&self.children).cloned().collect();
+        if left.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("the host still has the children {}", left.join(", ")))
+        }
     }
 
     /// Creates the namespace of the pod `name`, one of a to d.

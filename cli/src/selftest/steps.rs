@@ -202,6 +202,7 @@ fn kill_adds(bench: &Bench, log: &mut Log, other: &Attached, add_takes: Duration
             let was_killed = kills.strike(bench, &pod, after)?;
             after = if was_killed { after * 3 / 2 } else { after * 2 / 3 };
         }
+        bench.require_no_child()?;
         bench.remove_namespace(&pod)?;
         kills.require_effect()?;
         Ok(kills)
@@ -270,7 +271,8 @@ fn remove_namespaces(bench: &Bench, log: &mut Log, other: &Attached, ended: &Att
     log.step("after a namespace is gone, DEL leaves nothing", || {
         bench.remove_namespace(&ended.pod)?;
         bench.del(&ended.pod)?;
-        require_leases(bench, 1)
+        require_leases(bench, 1)?;
+        bench.require_no_child()
     });
     let name = "after a namespace is gone, GC leaves nothing, and keeps the other pod";
     log.step(name, || {
@@ -279,6 +281,7 @@ fn remove_namespaces(bench: &Bench, log: &mut Log, other: &Attached, ended: &Att
         bench.remove_namespace(&pod)?;
         bench.gc(&[&other.pod])?;
         require_leases(bench, 1)?;
+        bench.require_no_child()?;
         bench.check(&other.pod, &other.result)
     });
 }

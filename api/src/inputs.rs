@@ -5,7 +5,7 @@
 //! attempt. So a source counts as lost while errors repeat for longer than [`LOST_AFTER`], and until [`RECOVERED_AFTER`] has passed
 //! without another error.
 //!
-//! Invariant: the daemon is ready only if each required source was read since the process started, and no source is lost now.
+//! Invariant: the daemon is ready only if each source that it needs now was read since it needs it, and is not lost.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -60,12 +60,11 @@ impl Source {
     }
 }
 
-/// The state of all sources of a daemon.
+/// The state of the sources that a daemon needs now.
 #[derive(Debug)]
 pub struct Inputs {
     /// The name of the daemon in messages.
     daemon: &'static str,
-    required: &'static [Source],
     states: Mutex<BTreeMap<Source, State>>,
 }
 
@@ -94,75 +93,79 @@ impl State {
         self.errors = Some(Errors { first, last, why });
     }
 
-    /// For how many seconds attempts to read the source have failed, and why; none if it is not lost.
-    fn lost(&self, now: Instant) -> Option<(u64, &str)> {
-        let errors = self.errors.as_ref()?;
+    /// The reason why the source is unread or lost; none if it is available.
+    fn problem(&self, daemon: &str, source: Source, now: Instant) -> Option<String> {
+        let name = source.name();
+        let errors = self.errors.as_ref();
+        if !self.read {
+            let why = errors.map_or("no answer yet", |errors| errors.why.as_str());
+            return Some(format!(
+                "the {daemon} has not read {name} from the API server yet: {why}"
+            ));
+        }
+        let errors = errors?;
         let lasted = errors.last.saturating_duration_since(errors.first);
         let is_lost = lasted >= LOST_AFTER && now.saturating_duration_since(errors.last) < RECOVERED_AFTER;
-        is_lost.then_some((lasted.as_secs(), errors.why.as_str()))
+        is_lost.then(|| {
+            format!(
+                "the {daemon} has failed to read {name} from the API server for {} s: {}",
+                lasted.as_secs(),
+                errors.why
+            )
+        })
     }
 }
 
 impl Inputs {
-    /// No input was read yet. The `daemon` needs each of the `required` sources from its start on.
-    pub fn new(daemon: &'static str, required: &'static [Source]) -> Self {
-        Self {
+    /// The `daemon` needs these sources. None was read yet.
+    pub fn new(daemon: &'static str, sources: &[Source]) -> Self {
+        let inputs = Self {
             daemon,
-            required,
             states: Mutex::default(),
-        }
+        };
+        inputs.need(sources);
+        inputs
     }
 
     fn states(&self) -> MutexGuard<'_, BTreeMap<Source, State>> {
         self.states.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `source` was read.
-    pub fn read(&self, source: Source) {
-        let state = State {
-            read: true,
-            errors: None,
-        };
-        self.states().insert(source, state);
+    /// The daemon needs these sources from now on, and has not read them yet.
+    pub fn need(&self, sources: &[Source]) {
+        let unread = sources.iter().map(|source| (*source, State::default()));
+        self.states().extend(unread);
     }
 
-    /// Whether `source` was read since the process started.
+    /// The daemon does not need these sources any more.
+    pub fn release(&self, sources: &[Source]) {
+        self.states().retain(|source, _| !sources.contains(source));
+    }
+
+    /// `source` was read.
+    pub fn read(&self, source: Source) {
+        if let Some(state) = self.states().get_mut(&source) {
+            (state.read, state.errors) = (true, None);
+        }
+    }
+
+    /// Whether `source` was read since the daemon needs it.
     pub fn has_read(&self, source: Source) -> bool {
         self.states().get(&source).is_some_and(|state| state.read)
     }
 
     /// An attempt to read `source` failed.
     pub fn failed(&self, source: Source, why: &dyn Display) {
-        let mut states = self.states();
-        states
-            .entry(source)
-            .or_default()
-            .add_error(why.to_string(), Instant::now());
+        if let Some(state) = self.states().get_mut(&source) {
+            state.add_error(why.to_string(), Instant::now());
+        }
     }
 
     /// Why the daemon is not ready, one sentence for each source; empty if it is.
     pub fn problems(&self) -> Vec<String> {
         let (states, now) = (self.states(), Instant::now());
-        let unread = |source: &&Source| !states.get(source).is_some_and(|state| state.read);
-        let unread: Vec<Source> = self.required.iter().filter(unread).copied().collect();
-        let mut problems: Vec<String> = Vec::new();
-        for source in &unread {
-            let errors = states.get(source).and_then(|state| state.errors.as_ref());
-            let why = errors.map_or("no answer yet", |errors| errors.why.as_str());
-            let (daemon, name) = (self.daemon, source.name());
-            problems.push(format!(
-                "the {daemon} has not read {name} from the API server yet: {why}"
-            ));
-        }
-        for (source, state) in states.iter().filter(|(source, _)| !unread.contains(source)) {
-            if let Some((seconds, why)) = state.lost(now) {
-                let (daemon, name) = (self.daemon, source.name());
-                problems.push(format!(
-                    "the {daemon} has failed to read {name} from the API server for {seconds} s: {why}"
-                ));
-            }
-        }
-        problems
+        let of = |(source, state): (&Source, &State)| state.problem(self.daemon, *source, now);
+        states.iter().filter_map(of).collect()
     }
 }
 

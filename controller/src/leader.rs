@@ -41,6 +41,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 /// The pause between handling requests of nodes and handling newer ones. Requests come in bursts.
 const DEBOUNCE: Duration = Duration::from_millis(100);
 
+/// What only the leader watches.
+const SOURCES: [Source; 3] = [Source::Blocks, Source::Nodes, Source::Spaces];
+
 /// The objects that only the leader watches.
 struct Caches {
     blocks: Store<IpBlock>,
@@ -158,6 +161,7 @@ impl Leader {
             return self.reconcile_all().await;
         }
         self.caches = None;
+        self.context.inputs.release(&SOURCES);
         self.orphan_inputs.send_replace(None);
         self.obsolete.clear();
         self.releasing.clear();
@@ -213,6 +217,8 @@ impl Leader {
             self.caches = Some(Arc::new(self.watch().await));
         }
         if !self.can_work() {
+            let problems = self.context.inputs.problems().join("; ");
+            tracing::warn!(problems, "the leader waits until it has read its inputs");
             return Ok(());
         }
         let relist = self.is_list_old();
@@ -240,7 +246,8 @@ impl Leader {
 
     /// Whether this process leads and has read what its decisions depend on. `/readyz` names what it cannot read.
     fn can_work(&self) -> bool {
-        self.caches.as_ref().is_some_and(|caches| caches.are_complete())
+        let has_pools = self.context.inputs.has_read(Source::Pools);
+        has_pools && self.caches.as_ref().is_some_and(|caches| caches.are_complete())
     }
 
     /// Whether the addresses must be listed again.
@@ -284,6 +291,7 @@ impl Leader {
     }
 
     async fn watch(&self) -> Caches {
+        self.context.inputs.need(&SOURCES);
         let ((blocks, writer), (nodes, node_writer)) = (store(), store());
         let (spaces, space_writer) = store();
         let term = self.supervisor.stop().child_token();
@@ -323,7 +331,7 @@ impl Leader {
         }
     }
 
-    /// What records the events of a watch.
+    /// Returns a function that records the events of a watch.
     fn recorder<K>(&self, source: Source) -> impl FnMut(watcher::Result<Event<K>>) -> Ready<()> + use<K> {
         let context = self.context.clone();
         move |event| {

@@ -215,7 +215,7 @@ fn ipams() -> Vec<Value> {
         json!({"type": "rdma-ipam", "range": "192.168.5.152/27", "range_start": "192.168.5.140", "range_end": "192.168.5.150",
             "exclude": ["192.168.5.151/32"], "perNode": true, "datastore": "kubernetes", "kubernetes": {"kubeconfig": "/x"},
             "network_name": "space", "log_level": "info", "enable_overlapping_ranges": false}),
-        json!({"type": "rdma-ipam", "ipRanges": [{"range": "10.0.0.1-10.0.0.9/24"}, {"range": "fd00::/64", "range_start": "fd00::9"}]}),
+        json!({"type": "rdma-ipam", "ipRanges": [{"range": "10.0.0.1-10.0.0.9/24"}, {"range": "fd00::/64", "range_start": "fd00::9"}], "perNode": true}),
         json!({"type": "rdma-ipam", "pool": "rail0", "routes": [{"dst": "0.0.0.0/0"}]}),
         json!({"type": "rdma-ipam", "pools": ["rail0", "spare"], "dns": {"search": ["x"]}}),
     ]

@@ -38,7 +38,7 @@ pub fn delay(agent: &Agent, chance: f64) -> Duration {
     turn(agent.known_nodes(), every(agent), chance)
 }
 
-/// The delay in a cluster of this number of nodes; 0 if no pool has blocks, from which the agent knows the number.
+/// The delay in a cluster of this number of nodes. The number is 0 if no pool has blocks, from which the agent would know it.
 fn turn(nodes: u64, every: Duration, chance: f64) -> Duration {
     match nodes {
         0 => every.mul_f64(chance),

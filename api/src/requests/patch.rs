@@ -9,8 +9,8 @@
 //! patch has null, which deletes it. The same holds for each key of a free map, such as the labels of a selector: no schema
 //! names these keys, so the version that was read does. All other members stay.
 //!
-//! Lists are replaced as a whole. The items of lists that this program writes have no members that a newer version may add, or
-//! they keep them (`crate::address_space::PoolEntry`).
+//! Lists are replaced as a whole. The items of lists that the controller and the agent write have no members that a newer version
+//! may add, or they keep them (`crate::address_space::PoolEntry`). `rdmanet import` drops such members of ranges and routes.
 
 use crate::definitions::definitions;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;

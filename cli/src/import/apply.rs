@@ -68,7 +68,7 @@ pub async fn wait_accepted(client: &Client, pool: &str) -> Result<Option<String>
 /// How often the write of a pool is retried because the controller or an agent changed the pool meanwhile.
 const ATTEMPTS: usize = 5;
 
-/// Gives the pool the spec and the record of the step. Fields that only a later version knows stay.
+/// Gives the pool the spec and the record of the step. Fields that only a later version knows stay, except in the items of lists.
 async fn write(
     client: &Client,
     step: &Step,

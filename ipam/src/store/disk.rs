@@ -5,8 +5,8 @@
 //! Invariant: the plugin's files and directories are open only to their owner. A lease names pods, and
 //! flock(2) needs only the right to read the file.
 //!
-//! Invariant: no operation changes a file outside the store. The agent has no capability and may write the
-//! store. The plugin is root of the node, so it follows no symbolic link that has the name of a file.
+//! Invariant: no operation follows a symbolic link that has the name of a file. The agent has no capability
+//! and may write the store, and the plugin is root of the node. A link in place of a directory is followed.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};

@@ -42,6 +42,9 @@ pub(crate) fn is_nowhere(error: &io::Error) -> bool {
 }
 
 fn remedy(error: &io::Error) -> &'static str {
+    if error.raw_os_error() == Some(nix::libc::ELOOP) {
+        return "it is a symbolic link, and the plugin follows none: remove it";
+    }
     match error.kind() {
         io::ErrorKind::StorageFull => "free space or inodes on that file system (df, df -i)",
         io::ErrorKind::QuotaExceeded => "raise the quota of that file system or free space",

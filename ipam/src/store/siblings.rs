@@ -18,6 +18,7 @@ use crate::config::Space;
 use crate::range::{Family, Range};
 use common::cni::Error;
 use ipnetwork::IpNetwork;
+use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -123,7 +124,7 @@ impl Siblings {
     fn in_directory(&self, disk: &dyn Disk, directory: &Path, ip: IpAddr) -> Option<Holder> {
         let path = directory.join(ip.to_string());
         let lease = match disk.read(&path) {
-            Err(e) if is_nowhere(&e) => return None,
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return None,
             // A file that cannot be read may be a lease, so it keeps its address.
             content => content.ok().and_then(|content| Lease::from_file(&content).ok()),
         };

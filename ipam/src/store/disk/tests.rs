@@ -37,7 +37,7 @@ fn files_and_directories_are_open_to_their_owner_alone() {
 
 /// An agent that was taken over has no capability, but may write the store. The plugin is root of the node.
 #[test]
-fn a_symbolic_link_with_the_name_of_a_file_leads_no_operation_out_of_the_store() {
+fn no_operation_follows_a_symbolic_link_with_the_name_of_a_file() {
     let dir = tempfile::tempdir().unwrap();
     let (outside, link) = (dir.path().join("outside"), dir.path().join("link"));
     fs::write(&outside, "of the node").unwrap();

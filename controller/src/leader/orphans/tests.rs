@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::*;
+use crate::config::Config;
+use api::IpPool;
+use api::testing::{answering_clients, pool};
+use clap::Parser;
+use kube::Resource;
+use kube::runtime::reflector::{Store, store};
+use kube::runtime::watcher::Event;
+use serde_json::{Value, json};
+use std::sync::Mutex;
+
+/// A complete cache of these objects.
+fn cache<K>(objects: Vec<K>) -> Store<K>
+where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+{
+    let (cache, mut writer) = store();
+    writer.apply_watcher_event(&Event::Init);
+    for object in objects {
+        writer.apply_watcher_event(&Event::InitApply(object));
+    }
+    writer.apply_watcher_event(&Event::InitDone);
+    cache
+}
+
+/// The address space `default`, which lists `rail0` without a request for probes.
+fn space() -> AddressSpace {
+    serde_json::from_value(json!({
+        "apiVersion": "rdmanet.io/v1alpha1", "kind": "AddressSpace",
+        "metadata": { "name": "default", "resourceVersion": "7" },
+        "spec": { "pools": [
+            { "name": "rail0", "uid": "uid-rail0", "generation": 1, "shiftV4": 4, "shiftV6": 0, "stretches": [] },
+        ] },
+    }))
+    .unwrap()
+}
+
+/// The pools of `wanted` whose blocks wait, and the written address space. The API server answers a write with `code`.
+async fn enable(pools: Vec<IpPool>, wanted: &[&str], code: u16) -> (Vec<String>, Option<Value>) {
+    let written = Arc::new(Mutex::new(None));
+    let seen = written.clone();
+    let clients = answering_clients(move |method, _, body| {
+        assert_eq!(method, "PATCH");
+        *seen.lock().unwrap() = Some(body.clone());
+        match code {
+            200 => (200, serde_json::to_value(space()).unwrap()),
+            code => (
+                code,
+                json!({ "kind": "Status", "status": "Failure", "code": code }),
+            ),
+        }
+    });
+    let config = Config::try_parse_from(["rdmanet-controller", "--identity", "a"]).unwrap();
+    let stop = CancellationToken::new();
+    let context = Arc::new(Context::new(config, clients, cache(pools), &stop));
+    let collector = OrphanCollector::new(context, watch::channel(true).1, watch::channel(()).0);
+    let caches = Arc::new(Caches {
+        blocks: cache(Vec::new()),
+        nodes: cache(Vec::new()),
+        spaces: cache(vec![space()]),
+        _end: stop.drop_guard(),
+    });
+    let inputs = Inputs {
+        caches,
+        addresses: Vec::new(),
+    };
+    let wanted = wanted.iter().copied().collect();
+    let waiting = collector.enable_probes(&inputs, &wanted).await.unwrap();
+    let written = written.lock().unwrap().take();
+    (waiting.into_iter().collect(), written)
+}
+
+fn simple(name: &str) -> IpPool {
+    pool(name, &json!({ "ranges": [{ "subnet": "10.1.0.0/24" }] }))
+}
+
+#[tokio::test]
+async fn only_the_blocks_of_a_pool_that_no_address_space_lists_wait() {
+    let pools = vec![simple("rail0"), simple("unlisted")];
+    let (waiting, written) = enable(pools, &["rail0", "unlisted"], 200).await;
+    assert_eq!(waiting, ["unlisted"]);
+    assert_eq!(written.unwrap()["spec"]["pools"][0]["probe"], true);
+}
+
+/// Otherwise the finalizer of the pool would stay for ever if a person has deleted the address space.
+#[tokio::test]
+async fn blocks_of_a_deleted_pool_do_not_wait() {
+    let mut deleted = simple("deleted");
+    let since = json!("2026-01-01T00:00:00Z");
+    deleted.metadata.deletion_timestamp = serde_json::from_value(since).unwrap();
+    let (waiting, written) = enable(vec![deleted], &["deleted", "gone"], 200).await;
+    assert_eq!((waiting, written), (Vec::new(), None));
+}
+
+#[tokio::test]
+async fn blocks_wait_if_another_process_has_changed_the_address_space() {
+    let (waiting, _) = enable(vec![simple("rail0")], &["rail0"], 409).await;
+    assert_eq!(waiting, ["rail0"]);
+}

@@ -25,11 +25,11 @@ use api::supervisor::Supervisor;
 use api::{AddressSpace, AddressState, BlockState, IpAddress, IpBlock, IpPool, NodeRef};
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt;
 use kube::core::PartialObjectMeta;
 use kube::runtime::reflector;
 use kube::runtime::reflector::{ObjectRef, Store, store};
 use kube::runtime::watcher::{self, Event};
-use kube::{Resource, ResourceExt};
 use orphans::{Inputs, OrphanCollector};
 use std::collections::HashMap;
 use std::future::Ready;
@@ -54,18 +54,6 @@ struct Caches {
 }
 
 impl Caches {
-    /// Whether each watch has delivered all objects once. A missing object in an incomplete cache is no evidence that it does not
-    /// exist.
-    fn are_complete(&self) -> bool {
-        fn is_complete<K>(cache: &Store<K>) -> bool
-        where
-            K: Resource<DynamicType = ()> + Clone + 'static,
-        {
-            matches!(cache.wait_until_ready().now_or_never(), Some(Ok(())))
-        }
-        is_complete(&self.blocks) && is_complete(&self.nodes) && is_complete(&self.spaces)
-    }
-
     /// Whether the watch has no such Node. That is only a reason to ask the API server. An empty cache is no evidence, so
     /// the result is then false.
     fn seems_gone(&self, node: &NodeRef) -> bool {
@@ -244,10 +232,11 @@ impl Leader {
         unlisted
     }
 
-    /// Whether this process leads and has read what its decisions depend on. `/readyz` names what it cannot read.
+    /// Whether this process leads and has read what its decisions depend on: a missing object in an incomplete cache is no
+    /// evidence that it does not exist. `/readyz` names what it has not read.
     fn can_work(&self) -> bool {
-        let has_pools = self.context.inputs.has_read(Source::Pools);
-        has_pools && self.caches.as_ref().is_some_and(|caches| caches.are_complete())
+        let has_read = |source| self.context.inputs.has_read(source);
+        self.caches.is_some() && has_read(Source::Pools) && SOURCES.into_iter().all(has_read)
     }
 
     /// Whether the addresses must be listed again.

@@ -76,8 +76,13 @@ fn few_blocks(accepted: &AcceptedPool, nodes: u128) -> ConditionState {
     };
     let (blocks, size) = (layout.blocks(), 1_u128 << layout.shift());
     let family = layout.family();
+    let consequence = if accepted.spec.fallback.is_empty() {
+        "ask the API server for each address"
+    } else {
+        "use the pools of spec.fallback"
+    };
     let message = format!(
-        "spec.ranges have {blocks} {family} blocks of {size} addresses, and the pool selects {nodes} nodes, so {} nodes have no block of their own and ask the API server for each address, or use the fallback pools; {}",
+        "spec.ranges have {blocks} {family} blocks of {size} addresses, and the pool selects {nodes} nodes, so {} nodes have no block of their own and {consequence}; {}",
         nodes - blocks,
         remedy(accepted, layout, nodes)
     );

@@ -13,10 +13,14 @@ fn a_pool_with_fewer_blocks_than_nodes_reports_both_numbers_and_the_remedy() {
     assert!(few.holds && few.reason == reason::FEWER_BLOCKS_THAN_NODES);
     assert_eq!(
         few.message,
-        "spec.ranges have 4 IPv4 blocks of 64 addresses, and the pool selects 36 nodes, so 32 nodes have no block of their own and ask the API server for each address, or use the fallback pools; set spec.nodeSelector to the nodes that need addresses, add a range, or make a new pool with blockSize.v4: 4"
+        "spec.ranges have 4 IPv4 blocks of 64 addresses, and the pool selects 36 nodes, so 32 nodes have no block of their own and ask the API server for each address; set spec.nodeSelector to the nodes that need addresses, add a range, or make a new pool with blockSize.v4: 4"
     );
     assert!(found(&usual, 5).holds);
     assert!(!found(&usual, 4).holds, "a block for each");
+    let mut falls_back = usual.clone();
+    falls_back["fallback"] = json!(["rail1"]);
+    let message = found(&falls_back, 36).message;
+    assert!(message.contains("use the pools of spec.fallback;"), "{message}");
     let mut narrow = usual.clone();
     narrow["nodeSelector"] = json!({ "matchLabels": { "rail": "0" } });
     let message = found(&narrow, 36).message;

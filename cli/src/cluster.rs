@@ -7,6 +7,7 @@ pub mod snapshot;
 use crate::output::CommandError;
 use api::IpPool;
 use api::client::proxy;
+use api::requests::ApiError;
 use common::cni::error::causes;
 use k8s_openapi::jiff::Timestamp;
 use k8s_openapi::jiff::fmt::rfc2822;
@@ -111,6 +112,16 @@ fn credentials(access: &Access) -> String {
     named
         .or_else(|| variable().map(|file| format!("kubeconfig {} (KUBECONFIG)", file.display())))
         .unwrap_or_else(|| "your kubeconfig".to_owned())
+}
+
+/// A refused write of a command that needs the rights of an operator, with the role that has them.
+pub fn explain_write(error: &ApiError) -> String {
+    match error {
+        ApiError::Rejected { .. } => format!(
+            "{error}; if a right is missing: ClusterRole rdmanet-operator has it (conf/rbac/people.yaml)"
+        ),
+        _ => error.to_string(),
+    }
 }
 
 /// Explains a failed request. `doing` is the failed operation, such as `list IPPools`.

@@ -11,6 +11,7 @@ mod gone_node;
 
 use crate::allocations::describe_unallocated;
 use crate::args;
+use crate::cluster::explain_write;
 use crate::cluster::pods::PodFacts;
 use crate::cluster::snapshot::{Snapshot, bound_pod, kept_for};
 use crate::leases::{leases_of, stores, with_store};
@@ -280,10 +281,10 @@ fn check_outcome(name: &str, written: Result<WriteResult<()>, ApiError>) -> Resu
         Ok(WriteResult::Conflict) => Err(CommandError(format!(
             "{name} has just been changed and was not released; run this again"
         ))),
-        Err(error @ ApiError::Rejected { .. }) => Err(CommandError(format!(
-            "{name} was not released: {error}; if a right is missing: ClusterRole rdmanet-operator has it (conf/rbac/people.yaml)"
+        Err(error) => Err(CommandError(format!(
+            "{name} was not released: {}",
+            explain_write(&error)
         ))),
-        Err(error) => Err(CommandError(format!("{name} was not released: {error}"))),
     }
 }
 

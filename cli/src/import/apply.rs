@@ -6,12 +6,12 @@ use super::annotation::BEFORE;
 use super::plan::{annotation, unready};
 use super::source::Network;
 use super::step::{Action, Step};
-use crate::cluster::explain;
 use crate::cluster::snapshot::{config_of, definition};
+use crate::cluster::{explain, explain_write};
 use crate::output::CommandError;
 use api::IpPool;
 use api::deadline::Deadline;
-use api::requests::{ApiError, Requests, WriteResult};
+use api::requests::{Requests, WriteResult};
 use kube::api::PostParams;
 use kube::core::DynamicObject;
 use kube::{Api, Client, ResourceExt};
@@ -88,7 +88,7 @@ async fn write(
             Ok(WriteResult::Applied(_)) => return Ok(()),
             Ok(WriteResult::Conflict) if attempt < ATTEMPTS => {}
             Ok(WriteResult::Conflict) => break,
-            Err(e) => return Err(refused_write(&doing, &e)),
+            Err(e) => return Err(CommandError(format!("cannot {doing}: {}", explain_write(&e)))),
         }
         current = api.get(&step.pool).await.map_err(|e| explain(&doing, &e))?;
         let same =
@@ -148,15 +148,6 @@ fn replace(plugin: &mut Value, pool: &str, source: &str) -> bool {
     }
     *ipam = new;
     true
-}
-
-fn refused_write(doing: &str, error: &ApiError) -> CommandError {
-    match error {
-        ApiError::Rejected { .. } => CommandError(format!(
-            "cannot {doing}: {error}; if a right is missing: ClusterRole rdmanet-operator has it (conf/rbac/people.yaml)"
-        )),
-        _ => CommandError(format!("cannot {doing}: {error}")),
-    }
 }
 
 fn write_error(doing: &str, error: &kube::Error) -> CommandError {

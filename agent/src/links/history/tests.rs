@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
+use std::os::unix::fs::PermissionsExt;
 
 fn names(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
@@ -21,6 +22,8 @@ fn a_restarted_agent_remembers_links_that_had_carrier() {
         1,
         "no unfinished file remains"
     );
+    let file = fs::metadata(dir.path().join(".links.json")).unwrap();
+    assert_eq!(file.permissions().mode() & 0o777, 0o600);
 }
 
 #[test]

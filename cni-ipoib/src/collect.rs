@@ -162,14 +162,13 @@ fn is_foreign(ipam: &str) -> bool {
 
 /// Reduces the entry of a complete ADD to the address, for the DEL or GC that releases it.
 fn keep_address(mut entry: Entry, intent: Intent) -> Result<(), Error> {
-    entry.begin(Intent {
+    entry.reduce(Intent {
         device_info: None,
         rdma: None,
         device: None,
         made: Vec::new(),
         ..intent
-    })?;
-    entry.finish()
+    })
 }
 
 fn kept(why: impl Into<String>) -> Reply {

@@ -126,6 +126,13 @@ impl Entry {
         Ok(())
     }
 
+    /// Replaces the intent by a part of it. A complete attachment stays complete.
+    pub fn reduce(&mut self, part: Intent) -> Result<(), Error> {
+        let done = self.done;
+        self.begin(part)?;
+        if done { self.finish() } else { Ok(()) }
+    }
+
     /// Whether the file has lines, and none of them is an intent.
     pub fn is_damaged(&self) -> bool {
         self.damaged

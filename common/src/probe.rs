@@ -12,11 +12,12 @@ mod wire;
 
 use crate::netlink::{HwAddress, Link, LinkInfo, LinkLayer};
 use crate::packet::PacketSocket;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr, UdpSocket};
 use std::time::{Duration, Instant};
 
-pub use wire::{claim, questions};
+pub use wire::{Nonce, Probe};
 
 /// How long a probe waits for an answer after each of its questions. One question is not enough, because a network
 /// may drop it.
@@ -36,12 +37,13 @@ const INFINIBAND_PAUSES: [Duration; 3] = [
 pub struct Claim {
     /// The address.
     pub address: IpAddr,
-    /// The hardware address in the host's answer. A neighbour advertisement may come without one.
+    /// The hardware address in the host's answer. A neighbour advertisement may come without one, and a
+    /// solicitation of a host that probes for the address has none.
     pub hardware: Option<HwAddress>,
 }
 
-/// Asks whether another host on `link` uses one of `addresses`. Returns the first that answers, or `None`
-/// after 300 ms, on `InfiniBand` after 1 s.
+/// Asks whether another host on `link` uses one of `addresses`, or probes for it at this moment. Returns the first
+/// that answers, or `None` after 300 ms, on `InfiniBand` after 1 s.
 ///
 /// Call it inside [`Netns::run`](crate::netns::Netns::run) of the link's namespace. The link must have
 /// carrier and none of the addresses. `replies` is a socket on the link of [`receiver_of_replies`]. A link
@@ -50,12 +52,18 @@ pub struct Claim {
 /// # Errors
 /// As [`PacketSocket::receiver`] and [`PacketSocket::send`].
 pub fn probe(link: &Link, addresses: &[IpAddr], replies: Option<&PacketSocket>) -> io::Result<Option<Claim>> {
-    let questions = questions(link, addresses);
+    let probe = Probe {
+        link,
+        addresses,
+        nonce: nonce(),
+    };
+    let questions = probe.questions();
     if questions.is_empty() {
         tracing::warn!(link = %link.name, ?addresses, "addresses not probed: the link has no neighbours");
         return Ok(None);
     }
     let socket = PacketSocket::receiver(link.index)?;
+    let _member = join_groups(link, addresses);
     let receivers: Vec<&PacketSocket> = std::iter::once(&socket).chain(replies).collect();
     let pauses = match link.layer {
         LinkLayer::Infiniband => INFINIBAND_PAUSES,
@@ -65,12 +73,43 @@ pub fn probe(link: &Link, addresses: &[IpAddr], replies: Option<&PacketSocket>) 
         questions.iter().try_for_each(|question| socket.send(question))?;
         let deadline = Instant::now() + pause;
         while let Some(frame) = PacketSocket::receive(&receivers, deadline)? {
-            if let Some(claim) = claim(link, addresses, &frame) {
+            if let Some(claim) = probe.claim(&frame) {
                 return Ok(Some(claim));
             }
         }
     }
     Ok(None)
+}
+
+/// A random number: the standard library seeds its maps with bytes of the kernel, as an attacker must not know them.
+fn nonce() -> Nonce {
+    let [_, _, nonce @ ..] = RandomState::new().hash_one(()).to_be_bytes();
+    nonce
+}
+
+/// Joins the groups to which another host sends its solicitations for one of `addresses`, for the life of the socket.
+/// Only a member of the group receives them on a macvlan child and on `InfiniBand`. Without them the probe still
+/// finds every host that has an address.
+fn join_groups(link: &Link, addresses: &[IpAddr]) -> Option<UdpSocket> {
+    let groups: Vec<Ipv6Addr> = addresses
+        .iter()
+        .filter_map(|address| match address {
+            IpAddr::V4(_) => None,
+            IpAddr::V6(v6) => Some(wire::solicited_node(*v6)),
+        })
+        .collect();
+    if groups.is_empty() {
+        return None;
+    }
+    let joined = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).and_then(|socket| {
+        groups
+            .iter()
+            .try_for_each(|group| socket.join_multicast_v6(group, link.index))?;
+        Ok(socket)
+    });
+    joined
+        .inspect_err(|error| tracing::warn!(link = %link.name, %error, "cannot join the groups of the probed addresses: another probe of them at this moment stays unseen"))
+        .ok()
 }
 
 /// The index of the link that receives the replies to an ARP probe of `link`, if that is another link: the

@@ -4,6 +4,7 @@
 
 use crate::bond::bonded;
 use crate::fabric::{network, run_accelerated, sa_delay};
+use std::thread;
 use tests::{Answer, Conf, Node, Pod, json};
 
 /// How long the subnet administrator takes for each response, in milliseconds. An answer for an IPv6 address needs about
@@ -12,6 +13,9 @@ const DELAY: u32 = 150;
 
 /// How many ADDs may run until one finds the holder: the VM may get no processor time during a probe.
 const TRIES: usize = 5;
+
+/// How often two pods probe one address at the same moment.
+const ROUNDS: usize = 3;
 
 /// The kinds of HCA: none accelerated, all accelerated.
 const KINDS: [&str; 2] = ["", "all"];
@@ -81,6 +85,44 @@ fn a_probe_on_a_bond_in_the_pod_refuses_an_address_of_another_pod() {
             });
         });
     }
+}
+
+/// An IPAM plugin with a fault gives two pods one address at the same moment.
+#[test]
+fn of_two_pods_that_probe_one_address_at_the_same_moment_one_is_refused() {
+    for kind in KINDS {
+        run_accelerated(kind, |node| {
+            for address in ["10.7.0.2/24", "fd00:7::2/64"] {
+                let confs = ["ib0", "ib1"].map(|master| with_address(node, master, address, true));
+                for round in 0..ROUNDS {
+                    let attached = attached_at_once(node, &confs);
+                    assert!(attached < 2, "{kind:?} {address}, round {round}");
+                }
+            }
+        });
+    }
+}
+
+/// Calls ADD of two pods at the same moment. Returns how many succeed.
+fn attached_at_once(node: &Node, confs: &[Conf; 2]) -> usize {
+    let pods = [node.pod(), node.pod()];
+    let answers = thread::scope(|scope| {
+        let calls = [0, 1].map(|at| {
+            let (pod, conf) = (&pods[at], &confs[at]);
+            scope.spawn(move || pod.add(conf, "net1"))
+        });
+        calls.map(|call| call.join().unwrap())
+    });
+    let mut attached = 0;
+    for (pod, (conf, answer)) in pods.iter().zip(confs.iter().zip(&answers)) {
+        if answer.status.success() {
+            attached += 1;
+            pod.detach(conf, "net1");
+        } else {
+            answer.refused(105, &["another host has the address"]);
+        }
+    }
+    attached
 }
 
 #[test]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-use super::{claim, probe, questions, receiver_of_replies};
+use super::{Claim, Nonce, Probe, probe, receiver_of_replies};
 use crate::announce::frames;
 use crate::announce::send::tests::cable;
 use crate::netlink::{
@@ -7,9 +7,10 @@ use crate::netlink::{
     NewLinkKind, Route, Socket, new,
 };
 use crate::netns::Netns;
-use crate::packet::PacketSocket;
+use crate::packet::{Frame, PacketSocket};
 use proptest::prelude::{any, prop_assert, proptest};
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const OWN: &str = "00:00:10:49:fe:80:00:00:00:00:00:00:24:8a:07:03:00:b4:0c:5e";
 const OTHER: &str = "00:00:20:50:fe:80:00:00:00:00:00:00:24:8a:07:03:00:b4:0c:5e";
@@ -44,6 +45,24 @@ fn bytes(hex: &str) -> Vec<u8> {
         .collect()
 }
 
+const NONCE: Nonce = [1, 2, 3, 4, 5, 6];
+
+fn probe_of<'p>(link: &'p Link, addresses: &'p [IpAddr]) -> Probe<'p> {
+    Probe {
+        link,
+        addresses,
+        nonce: NONCE,
+    }
+}
+
+fn questions(link: &Link, addresses: &[IpAddr]) -> Vec<Frame> {
+    probe_of(link, addresses).questions()
+}
+
+fn claim(link: &Link, addresses: &[IpAddr], frame: &[u8]) -> Option<Claim> {
+    probe_of(link, addresses).claim(frame)
+}
+
 #[test]
 fn an_arp_probe_has_no_sender_address() {
     let [question] = &questions(&ethernet("02:00:00:00:0a:0b"), &[ip("10.1.0.2")])[..] else {
@@ -60,8 +79,8 @@ fn a_solicitation_goes_to_the_solicited_node_group_of_the_partition() {
     let [question] = &questions(&infiniband(OWN), &[ip("fd00:1::12:3456")])[..] else {
         panic!("one request for one address");
     };
-    let header = "6000 0000 0018 3a ff 0000 0000 0000 0000 0000 0000 0000 0000 ff02 0000 0000 0000 0000 0001 ff12 3456";
-    let body = "87 00 14d6 0000 0000 fd00 0001 0000 0000 0000 0000 0012 3456";
+    let header = "6000 0000 0020 3a ff 0000 0000 0000 0000 0000 0000 0000 0000 ff02 0000 0000 0000 0000 0001 ff12 3456";
+    let body = "87 00 fdc0 0000 0000 fd00 0001 0000 0000 0000 0000 0012 3456 0e01 0102 0304 0506";
     assert_eq!(question.bytes, bytes(&format!("{header}{body}")));
     let group = "00ff ffff ff12 601b 8001 0000 0000 0001 ff12 3456";
     assert_eq!(question.destination, bytes(group));
@@ -119,11 +138,60 @@ fn children_of_one_port_are_distinguished_by_their_full_addresses() {
 #[test]
 fn a_links_own_probe_and_other_addresses_are_no_claim() {
     let own = infiniband(OWN);
-    let probe = &questions(&own, &[ip("10.1.0.2")])[0];
-    assert_eq!(claim(&own, &[ip("10.1.0.2")], &probe.bytes), None);
+    for address in [ip("10.1.0.2"), ip("fd00::2")] {
+        let probe = &questions(&own, &[address])[0];
+        assert_eq!(claim(&own, &[address], &probe.bytes), None);
+    }
     for frame in frames(&infiniband(OTHER), &[ip("10.1.0.3"), ip("fd00::3")]) {
         assert_eq!(claim(&own, &[ip("10.1.0.2"), ip("fd00::2")], &frame.bytes), None);
     }
+}
+
+#[test]
+fn a_solicitation_of_another_probe_or_of_dad_is_a_claim() {
+    let asked = [ip("fd00:1::2")];
+    for (own, other) in [
+        (infiniband(OWN), infiniband(OTHER)),
+        (ethernet("02:00:00:00:0a:0b"), ethernet("02:00:00:00:0a:0c")),
+    ] {
+        let of_other = |address: &str, nonce| {
+            let addresses = [ip(address)];
+            let nonce = Probe {
+                nonce,
+                ..probe_of(&other, &addresses)
+            };
+            nonce.questions().remove(0).bytes
+        };
+        let found = claim(&own, &asked, &of_other("fd00:1::2", [9; 6])).expect("a claim");
+        assert_eq!((found.address, found.hardware), (asked[0], None));
+        // A kernel without RFC 7527 sends no nonce.
+        let mut without = of_other("fd00:1::2", NONCE);
+        without.truncate(without.len() - 8);
+        assert!(claim(&own, &asked, &without).is_some());
+        assert_eq!(
+            claim(&own, &asked, &of_other("fd00:1::2", NONCE)),
+            None,
+            "its own"
+        );
+        assert_eq!(claim(&own, &asked, &of_other("fd00:1::3", [9; 6])), None);
+    }
+}
+
+/// A host that solicits a neighbour has an address of its own, and looks for that of the neighbour.
+#[test]
+fn a_solicitation_of_a_host_with_an_address_is_no_claim() {
+    let asked = [ip("fd00:1::2")];
+    let own = ethernet("02:00:00:00:0a:0b");
+    let mut frame = Probe {
+        nonce: [9; 6],
+        ..probe_of(&own, &asked)
+    }
+    .questions()
+    .remove(0)
+    .bytes;
+    assert!(claim(&own, &asked, &frame).is_some());
+    frame[8] = 0xfd;
+    assert_eq!(claim(&own, &asked, &frame), None);
 }
 
 #[test]
@@ -136,10 +204,11 @@ fn an_advertisement_forwarded_by_a_router_is_no_claim() {
 proptest! {
     #[test]
     fn any_frame_is_parsed_without_a_panic_or_a_foreign_address(
-        start in 0..3_usize, noise in proptest::collection::vec(any::<u8>(), 0..120), at in 0..120_usize
+        start in 0..5_usize, noise in proptest::collection::vec(any::<u8>(), 0..120), at in 0..120_usize
     ) {
         let asked = [ip("10.1.0.2"), ip("fd00::2")];
-        let valid = frames(&infiniband(OTHER), &asked);
+        let mut valid = frames(&infiniband(OTHER), &asked);
+        valid.extend(questions(&infiniband(OTHER), &asked));
         let mut frame = valid[start].bytes.clone();
         for (offset, byte) in noise.into_iter().enumerate() {
             if let Some(place) = frame.get_mut(at + offset) {
@@ -179,9 +248,8 @@ fn the_kernel_of_another_host_answers_a_probe_with_its_hardware_address() {
     }
 }
 
-/// Creates a macvlan child of the link `parent` of `netns` that asks with the parent's hardware address, as an ipvlan
-/// child does.
-fn child_with_address_of(netns: &Netns, parent: u32) -> Link {
+/// Creates a macvlan child of the link `parent` of `netns`, and brings it up.
+fn child(netns: &Netns, parent: u32) -> Link {
     let mut socket = Socket::<Route>::open_in(netns).unwrap();
     let mode = MacvlanMode::Bridge;
     let kind = NewLinkKind::Macvlan {
@@ -199,10 +267,49 @@ fn child_with_address_of(netns: &Netns, parent: u32) -> Link {
         ..LinkChange::default()
     };
     socket.change_link(child.index, &up).unwrap();
+    child
+}
+
+/// Such a child that asks with the parent's hardware address, as an ipvlan child does.
+fn child_with_address_of(netns: &Netns, parent: u32) -> Link {
+    let child = child(netns, parent);
+    let mut socket = Socket::<Route>::open_in(netns).unwrap();
     let parent = socket.link_by_index(parent).unwrap().unwrap();
     Link {
         address: parent.address,
         ..child
+    }
+}
+
+/// Two children of one parent ask at the same moment. A macvlan child receives only the groups of which it is a
+/// member, like a port of InfiniBand.
+#[test]
+fn two_probes_for_one_address_at_the_same_moment_find_each_other() {
+    for address in ["10.1.0.2", "fd00:1::2"] {
+        let (here, there, index) = cable();
+        let peer = Socket::<Route>::open_in(&there)
+            .unwrap()
+            .link("v1")
+            .unwrap()
+            .unwrap();
+        let (first, second) = (child(&here, index), child(&there, peer.index));
+        let asked = [ip(address)];
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            // The other host repeats its probe, because a busy machine may run one probe after the other.
+            let other = scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    there.run(|| probe(&second, &asked, None)).unwrap().unwrap();
+                }
+            });
+            let found = (0..100).any(|_| {
+                let claim = here.run(|| probe(&first, &asked, None)).unwrap().unwrap();
+                claim.is_some()
+            });
+            done.store(true, Ordering::Relaxed);
+            other.join().unwrap();
+            assert!(found, "{address}");
+        });
     }
 }
 

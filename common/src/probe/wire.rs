@@ -11,58 +11,79 @@ use crate::packet::Frame;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const NEIGHBOUR_SOLICITATION: u8 = 135;
+/// RFC 3971 § 5.3.2.
+const NONCE: u8 = 14;
 
 /// ARP: hardware type, protocol, two lengths, operation.
 const ARP_HEADER: usize = 8;
 const IPV6_HEADER: usize = 40;
-/// Type, code, checksum, flags and target of a neighbour advertisement (RFC 4861 § 4.4).
-const ADVERTISEMENT_HEADER: usize = 24;
+/// Type, code, checksum, flags and target of a solicitation or an advertisement (RFC 4861 § 4.3, § 4.4).
+const MESSAGE_HEADER: usize = 24;
 
-/// Builds the questions: for each IPv4 address an ARP probe, for each IPv6 address the neighbour solicitation
-/// of duplicate address detection. Empty if the link has no neighbours.
-pub fn questions(link: &Link, addresses: &[IpAddr]) -> Vec<Frame> {
-    let Some(layer) = Layer::of(link) else {
-        return Vec::new();
-    };
-    addresses
-        .iter()
-        .map(|address| match address {
-            IpAddr::V4(v4) => arp(
-                &layer,
-                ARP_REQUEST,
-                (Ipv4Addr::UNSPECIFIED, *v4),
-                &vec![0; layer.own.len()],
-            ),
-            IpAddr::V6(v6) => solicitation(*v6, layer.broadcast),
-        })
-        .collect()
+/// The number in the solicitations of one probe (RFC 7527 § 4.1). Two probes have different ones.
+pub type Nonce = [u8; 6];
+
+/// One probe of some addresses on a link.
+#[derive(Clone, Copy, Debug)]
+pub struct Probe<'p> {
+    /// The link.
+    pub link: &'p Link,
+    /// The addresses.
+    pub addresses: &'p [IpAddr],
+    /// Distinguishes the solicitations of this probe from those of another host.
+    pub nonce: Nonce,
 }
 
-/// A neighbour solicitation from the unspecified address, which carries no hardware address (RFC 4861 § 4.3).
-fn solicitation(address: Ipv6Addr, broadcast: &[u8]) -> Frame {
+impl Probe<'_> {
+    /// Builds the questions: for each IPv4 address an ARP probe, for each IPv6 address the neighbour solicitation
+    /// of duplicate address detection. Empty if the link has no neighbours.
+    pub fn questions(&self) -> Vec<Frame> {
+        let Some(layer) = Layer::of(self.link) else {
+            return Vec::new();
+        };
+        self.addresses
+            .iter()
+            .map(|address| match address {
+                IpAddr::V4(v4) => arp(
+                    &layer,
+                    ARP_REQUEST,
+                    (Ipv4Addr::UNSPECIFIED, *v4),
+                    &vec![0; layer.own.len()],
+                ),
+                IpAddr::V6(v6) => solicitation(*v6, self.nonce, layer.broadcast),
+            })
+            .collect()
+    }
+
+    /// Returns the claim in a received frame if another host uses one of the addresses.
+    ///
+    /// An ARP packet is a claim if its sender has the address. A neighbour advertisement is a claim if its target is
+    /// the address. An ARP probe or a solicitation of another host that probes for the address at this moment is a
+    /// claim too. Every other frame, damaged or not, is `None`.
+    pub fn claim(&self, frame: &[u8]) -> Option<Claim> {
+        let claim = match frame.first()? >> 4 {
+            6 => neighbour_claim(frame, self.nonce),
+            _ => arp_claim(self.link, frame),
+        }?;
+        self.addresses.contains(&claim.address).then_some(claim)
+    }
+}
+
+/// A neighbour solicitation from the unspecified address, which carries no hardware address (RFC 4861 § 4.3), and
+/// has a nonce (RFC 7527 § 4.1).
+fn solicitation(address: Ipv6Addr, nonce: Nonce, broadcast: &[u8]) -> Frame {
     let mut body = vec![NEIGHBOUR_SOLICITATION, 0, 0, 0, 0, 0, 0, 0];
     body.extend(address.octets());
+    body.extend([NONCE, 1]);
+    body.extend(nonce);
     icmpv6(Ipv6Addr::UNSPECIFIED, solicited_node(address), body, broadcast)
 }
 
 /// The multicast group of all hosts whose address has the same last 24 bits as `address` (RFC 4291 § 2.7.1).
-fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
+pub(super) fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
     let [.., a, b, c] = address.octets();
     let low = u16::from_be_bytes([b, c]);
     Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | u16::from(a), low)
-}
-
-/// Returns the claim in a received frame if another host uses one of `addresses`.
-///
-/// An ARP packet is a claim if its sender has the address, or if another host probes for the address at this
-/// moment. A neighbour advertisement is a claim if its target is the address. Every other frame, damaged or
-/// not, is `None`.
-pub fn claim(link: &Link, addresses: &[IpAddr], frame: &[u8]) -> Option<Claim> {
-    let claim = match frame.first()? >> 4 {
-        6 => advertised(frame),
-        _ => arp_claim(link, frame),
-    }?;
-    addresses.contains(&claim.address).then_some(claim)
 }
 
 fn arp_claim(link: &Link, frame: &[u8]) -> Option<Claim> {
@@ -89,33 +110,52 @@ fn arp_claim(link: &Link, frame: &[u8]) -> Option<Claim> {
     })
 }
 
-fn advertised(frame: &[u8]) -> Option<Claim> {
+fn neighbour_claim(frame: &[u8], nonce: Nonce) -> Option<Claim> {
     let (header, message) = frame.split_at_checked(IPV6_HEADER)?;
     // Next header and hop limit. A router would have lowered the hop limit.
     if header[6..8] != [ICMPV6, 255] {
         return None;
     }
-    let (message, options) = message.split_at_checked(ADVERTISEMENT_HEADER)?;
-    if message[..2] != [NEIGHBOUR_ADVERTISEMENT, 0] {
-        return None;
-    }
+    let (message, options) = message.split_at_checked(MESSAGE_HEADER)?;
+    let hardware = match message[..2] {
+        [NEIGHBOUR_ADVERTISEMENT, 0] => hardware_of(options),
+        // A host with an address solicits a neighbour. The link also receives the solicitations that it sent:
+        // from the kernel, and from a fabric that returns a multicast to its sender.
+        [NEIGHBOUR_SOLICITATION, 0] if header[8..24] == [0; 16] && nonce_of(options) != Some(nonce) => None,
+        _ => return None,
+    };
     let target = Ipv6Addr::from(*message.last_chunk::<16>()?);
     Some(Claim {
         address: target.into(),
-        hardware: target_hardware(options),
+        hardware,
     })
 }
 
 /// The target's hardware address among the options of an advertisement: the last 6 bytes of an option of one
 /// unit, the last 20 bytes of an option of three (RFC 2464 § 6, RFC 4391 § 9.3).
-fn target_hardware(mut options: &[u8]) -> Option<HwAddress> {
+fn hardware_of(options: &[u8]) -> Option<HwAddress> {
+    let option = option(options, TARGET_LINK_LAYER_ADDRESS)?;
+    match option.len() / OPTION_UNIT {
+        1 => Some(HwAddress::new(option.last_chunk::<6>()?)),
+        3 => Some(HwAddress::new(option.last_chunk::<20>()?)),
+        _ => None,
+    }
+}
+
+/// The nonce among the options of a solicitation, if it is as long as ours.
+fn nonce_of(options: &[u8]) -> Option<Nonce> {
+    let option = option(options, NONCE)?;
+    (option.len() == OPTION_UNIT).then(|| option.last_chunk().copied())?
+}
+
+/// The first option of this kind, with its header of two bytes: the kind, and the length in units.
+fn option(mut options: &[u8], wanted: u8) -> Option<&[u8]> {
     while let [kind, units, ..] = *options {
         let (option, rest) = options.split_at_checked(usize::from(units) * OPTION_UNIT)?;
         match (kind, units) {
             // An option of length zero would loop forever.
             (_, 0) => return None,
-            (TARGET_LINK_LAYER_ADDRESS, 1) => return Some(HwAddress::new(option.last_chunk::<6>()?)),
-            (TARGET_LINK_LAYER_ADDRESS, 3) => return Some(HwAddress::new(option.last_chunk::<20>()?)),
+            (kind, _) if kind == wanted => return Some(option),
             _ => options = rest,
         }
     }

@@ -24,7 +24,7 @@ use address::{prepare, route};
 use common::cni::{self, Attachment, CniResult, Delegate};
 use common::netlink::{Link, LinkChange};
 use common::undo::{NotUndone, Undo};
-use probe::{address, probe};
+use probe::{Probed, address, probe};
 use rdma::write_record;
 use serde_json::Value;
 use std::net::IpAddr;
@@ -81,11 +81,16 @@ pub trait Attachable {
     /// The kernel refused. The undo step is registered before the first request.
     fn make(&self, effects: &mut Effects<'_, '_>) -> Result<PodLinks, Error>;
 
-    /// Waits for carrier. Returns the link as it is then.
+    /// Waits for carrier, for `within` at most. Returns the link as it is then.
     ///
     /// # Errors
     /// The kernel refused, or the link does not have what was planned.
-    fn wait_for_carrier(&self, kernel: &mut dyn Kernel, links: &PodLinks) -> Result<Link, Error>;
+    fn wait_for_carrier(
+        &self,
+        kernel: &mut dyn Kernel,
+        links: &PodLinks,
+        within: Duration,
+    ) -> Result<Link, Error>;
 
     /// Moves the RDMA device into the pod, unless [`Attachable::make`] did.
     ///
@@ -148,8 +153,8 @@ fn steps(effects: &mut Effects<'_, '_>, plan: &dyn Attachable) -> Result<Attache
     plan.begin(effects);
     let ipam = allocate(effects)?;
     let links = plan.make(effects)?;
-    connect(effects, plan, &links.link, &ipam)?;
-    let link = plan.wait_for_carrier(effects.target().kernel, &links)?;
+    let left = connect(effects, plan, &links.link, &ipam)?;
+    let link = plan.wait_for_carrier(effects.target().kernel, &links, left)?;
     plan.move_rdma(effects)?;
     if let Some(grant) = &plan.interface().rdma {
         write_record(effects, grant)?;
@@ -182,29 +187,34 @@ fn allocate(effects: &mut Effects<'_, '_>) -> Result<CniResult, Error> {
     Ok(result)
 }
 
-/// Adds addresses and routes to the link, and brings it up.
+/// Adds addresses and routes to the link, and brings it up. Returns how long the link may still take to get
+/// carrier.
 fn connect(
     effects: &mut Effects<'_, '_>,
     plan: &dyn Attachable,
     link: &Link,
     ipam: &CniResult,
-) -> Result<(), Error> {
+) -> Result<Duration, Error> {
     let kernel = &mut *effects.target().kernel;
     let table = plan.interface().policy_table;
     prepare(kernel, link, &ipam.ips, table.is_some())?;
     address(kernel, link, &ipam.ips)?;
     bring_up(kernel, link)?;
-    probe(kernel, link, &ipam.ips, plan.carrier_timeout())?;
+    let left = match probe(kernel, link, &ipam.ips, plan.carrier_timeout())? {
+        Probed::NoCarrier => Duration::ZERO,
+        Probed::Silent | Probed::Unasked => plan.carrier_timeout(),
+    };
     route(kernel, link, ipam)?;
     let Some(table) = table.filter(|_| !ipam.ips.is_empty()) else {
-        return Ok(());
+        return Ok(left);
     };
     // The kernel deletes the routes with the link, but not the rules.
     effects.remember("delete the routing rules", move |context| {
         policy::remove(context.kernel, table).map_err(|e| cni::error::causes(&e))
     });
     let policy = policy::policy(link.index, table, &ipam.ips, &ipam.routes);
-    policy::apply(effects.target().kernel, link, &policy)
+    policy::apply(effects.target().kernel, link, &policy)?;
+    Ok(left)
 }
 
 /// A separate request: in one request the kernel brings a link up before it sets the address generation mode.

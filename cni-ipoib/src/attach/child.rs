@@ -37,8 +37,13 @@ impl Attachable for Plan {
         Ok(links)
     }
 
-    fn wait_for_carrier(&self, kernel: &mut dyn Kernel, links: &PodLinks) -> Result<Link, Error> {
-        await_carrier(kernel, links, self)
+    fn wait_for_carrier(
+        &self,
+        kernel: &mut dyn Kernel,
+        links: &PodLinks,
+        within: Duration,
+    ) -> Result<Link, Error> {
+        await_carrier(kernel, links, self, within)
     }
 
     fn move_rdma(&self, effects: &mut Effects<'_, '_>) -> Result<(), Error> {
@@ -74,7 +79,12 @@ fn configure(kernel: &mut dyn Kernel, link: &Link, plan: &Plan, mtu: Option<u32>
 }
 
 /// Waits for carrier and checks the MTU that the kernel set.
-fn await_carrier(kernel: &mut dyn Kernel, links: &PodLinks, plan: &Plan) -> Result<Link, Error> {
+fn await_carrier(
+    kernel: &mut dyn Kernel,
+    links: &PodLinks,
+    plan: &Plan,
+    within: Duration,
+) -> Result<Link, Error> {
     let Child {
         mode,
         carrier_timeout,
@@ -83,7 +93,7 @@ fn await_carrier(kernel: &mut dyn Kernel, links: &PodLinks, plan: &Plan) -> Resu
     } = &plan.child;
     let (link, ifname) = (&links.link, &plan.interface.ifname);
     let step = || format!("wait for the carrier of {ifname}");
-    let carrier = kernel.wait_for_carrier(link.index, *carrier_timeout).step(step)?;
+    let carrier = kernel.wait_for_carrier(link.index, within).step(step)?;
     if !carrier && *mode == Mode::Ipoib {
         return Err(Error::NoCarrier {
             ifname: ifname.clone(),

@@ -55,8 +55,13 @@ impl Attachable for Plan {
         Ok(PodLinks { link, ports })
     }
 
-    fn wait_for_carrier(&self, kernel: &mut dyn Kernel, links: &PodLinks) -> Result<Link, Error> {
-        await_carrier(kernel, &links.link, self)
+    fn wait_for_carrier(
+        &self,
+        kernel: &mut dyn Kernel,
+        links: &PodLinks,
+        within: Duration,
+    ) -> Result<Link, Error> {
+        await_carrier(kernel, &links.link, self, within)
     }
 }
 
@@ -80,14 +85,14 @@ fn undo(kernel: &mut dyn Kernel, state: &Path, plan: &Plan) -> Result<(), Error>
 }
 
 /// Waits for carrier. Without it an `IPoIB` link reaches no other host.
-fn await_carrier(kernel: &mut dyn Kernel, link: &Link, plan: &Plan) -> Result<Link, Error> {
-    let (timeout, ifname) = (plan.moved.carrier_timeout, &plan.interface.ifname);
+fn await_carrier(kernel: &mut dyn Kernel, link: &Link, plan: &Plan, within: Duration) -> Result<Link, Error> {
+    let ifname = &plan.interface.ifname;
     let step = || format!("wait for the carrier of {}", link.name);
-    let carrier = kernel.wait_for_carrier(link.index, timeout).step(step)?;
+    let carrier = kernel.wait_for_carrier(link.index, within).step(step)?;
     if !carrier && link.layer == LinkLayer::Infiniband {
         return Err(Error::NoCarrier {
             ifname: ifname.clone(),
-            waited: timeout,
+            waited: plan.moved.carrier_timeout,
             reason: "it could not join the broadcast group of its partition; is a subnet manager running, and the port active? The port of a virtual function stays down until its physical function PF has set its link state: ip link set PF vf N state auto"
                 .to_owned(),
         });

@@ -18,11 +18,23 @@ pub(super) fn address(kernel: &mut dyn Kernel, link: &Link, ips: &[IpConfig]) ->
     add_addresses(kernel, link, ips.iter().filter(|ip| !ip.probe))
 }
 
+/// What [`probe`] did before it added the addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Probed {
+    /// No address had the mark.
+    Unasked,
+    /// No other host answered.
+    Silent,
+    /// The link got no carrier within its time, so no host was asked.
+    NoCarrier,
+}
+
 /// Probes the addresses that the IPAM plugin marked, and adds them to the link. Does nothing without such
 /// addresses.
 ///
 /// A link without carrier within `carrier_timeout` reaches no other host. Its addresses are added unprobed,
-/// and ADD decides later whether the link may go without carrier.
+/// and ADD decides later whether the link may go without carrier. It does not wait again: carrier that came
+/// meanwhile would let an `IPoIB` link use an unprobed address.
 ///
 /// # Errors
 /// [`Error::AddressAnswered`]: another host has one of them. [`Error::Kernel`], [`Error::Io`].
@@ -31,14 +43,15 @@ pub(super) fn probe(
     link: &Link,
     ips: &[IpConfig],
     carrier_timeout: Duration,
-) -> Result<(), Error> {
+) -> Result<Probed, Error> {
     let wanted = || ips.iter().filter(|ip| ip.probe);
     let addresses: Vec<IpAddr> = wanted().map(|ip| ip.address.ip()).collect();
     if addresses.is_empty() {
-        return Ok(());
+        return Ok(Probed::Unasked);
     }
     let step = || format!("wait for the carrier of {}", link.name);
-    if kernel.wait_for_carrier(link.index, carrier_timeout).step(step)? {
+    let carrier = kernel.wait_for_carrier(link.index, carrier_timeout).step(step)?;
+    if carrier {
         // A bond gets the link layer and the address of its first port, after it was created.
         let now = kernel.link_by_index(Side::Pod, link.index).step(step)?;
         let now = now.ok_or(netlink::Error::kernel(Errno::ENODEV)).step(step)?;
@@ -46,7 +59,12 @@ pub(super) fn probe(
     } else {
         tracing::warn!(link = %link.name, ?addresses, "addresses not probed: the link has no carrier");
     }
-    add_addresses(kernel, link, wanted())
+    add_addresses(kernel, link, wanted())?;
+    Ok(if carrier {
+        Probed::Silent
+    } else {
+        Probed::NoCarrier
+    })
 }
 
 fn require_silence(kernel: &mut dyn Kernel, link: &Link, addresses: &[IpAddr]) -> Result<(), Error> {

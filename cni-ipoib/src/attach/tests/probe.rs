@@ -98,6 +98,12 @@ fn nothing_is_probed_unless_the_ipam_plugin_marks_it() {
     assert!(!log.iter().any(|request| request.starts_with("probe")), "{log:?}");
 }
 
+/// How many requests in `log` wait for carrier.
+fn waits(log: &[String]) -> usize {
+    let waits = |request: &&String| request.starts_with("wait ") && !request.starts_with("wait 0ns ");
+    log.iter().filter(waits).count()
+}
+
 /// The pod cannot reach a host that has the address, and a macvlan child may wait for its parent's carrier.
 #[test]
 fn an_address_on_a_link_without_carrier_is_added_unprobed() {
@@ -108,6 +114,7 @@ fn an_address_on_a_link_without_carrier_is_added_unprobed() {
     let log = bench.log();
     assert!(position(&log, "bring ") < position(&log, "give 10.0.0.2/24"));
     assert!(!log.iter().any(|request| request.starts_with("probe")), "{log:?}");
+    assert_eq!(waits(&log), 1, "{log:?}");
 }
 
 #[test]
@@ -120,4 +127,5 @@ fn an_unprobed_address_of_an_ipoib_child_without_carrier_is_released() {
         "{error}"
     );
     assert_eq!(bench.ipam.verbs(), ["ADD", "DEL"]);
+    assert_eq!(waits(&bench.log()), 1);
 }

@@ -7,12 +7,20 @@ use api::{AddressState, IpAddress};
 use apiserver::install::until;
 use serde_json::json;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Two nodes, a pool whose last sixteen addresses are sticky, and a `StatefulSet` of two.
 async fn prepared() -> (Site, [Member; 2]) {
-    let site = Site::new().await;
-    let nodes = site.two_nodes().await;
+    prepared_with(&[]).await
+}
+
+/// The same with these flags of agents and controller.
+async fn prepared_with(flags: &[&str]) -> (Site, [Member; 2]) {
+    let site = Site::with(flags).await;
+    let nodes = [
+        Member::running(&site.server, "a", flags).await,
+        Member::running(&site.server, "b", flags).await,
+    ];
     let mut spec = simple("10.1.0.0/24");
     spec["reserved"] = json!(["10.1.0.240/28"]);
     spec["sticky"] = json!("StatefulSet");
@@ -154,6 +162,26 @@ async fn two_incarnations_of_a_pod_never_have_its_address_at_once() {
         (there.state, there.node.node.as_str()),
         (AddressState::Bound, "a")
     );
+}
+
+/// The pod garbage collector removes the pod of a deleted Node, and its StatefulSet makes the pod again at once. So no
+/// person has stated that the containers of the first pod ended.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_address_of_a_pod_on_a_deleted_node_passes_on_after_the_quarantine() {
+    let quarantine = Duration::from_secs(10);
+    let (site, mut nodes) = prepared_with(&["--quarantine", "10s", "--quarantine-in-use", "10s"]).await;
+    let uid = site.replica("db", 0, "a").await;
+    let ip = nodes[0].add("rail0", &sandbox(0, &uid, "old")).remove(0);
+    nodes[0].kill();
+    let deleted = Instant::now();
+    nodes[0].identity.leave(&site.admin).await;
+    site.remove_pod("db-0").await;
+    let uid = site.replica("db", 0, "b").await;
+    let new = sandbox(0, &uid, "new");
+    nodes[1].refused("rail0", &new, &[11], &[&ip, "Node object is gone"]);
+    assert_eq!(nodes[1].add_soon("rail0", &new).await, ip);
+    let waited = deleted.elapsed();
+    assert!(waited >= quarantine, "the address passed on after {waited:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

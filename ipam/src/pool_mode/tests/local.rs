@@ -60,6 +60,26 @@ fn a_lease_names_its_owner() {
     assert!(lease.get("api").is_none(), "{lease}");
 }
 
+/// The agent ends the lease of a namespace that is gone.
+#[test]
+fn a_repeated_add_in_another_namespace_moves_the_lease_of_a_pool_there() {
+    let fixture = fixture(&pool("rail0", &["10.0.0.32/30"]));
+    let namespaces = tempfile::tempdir().unwrap();
+    let [old, new] = ["old", "new"].map(|name| namespaces.path().join(name));
+    std::fs::write(&old, "").unwrap();
+    std::fs::write(&new, "").unwrap();
+    let first = fixture.add_in("a", &old).unwrap();
+    assert_eq!(
+        fixture.add_in("a", &new).unwrap(),
+        first,
+        "the address is the same"
+    );
+    let text = std::fs::read_to_string(fixture.file("leases/a@eth0")).unwrap();
+    let line: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    assert_eq!(line["netns"]["path"], json!(new), "{text}");
+    fixture.assert_sound("after the move");
+}
+
 #[test]
 fn one_address_of_each_family_or_none() {
     let mut file = pool("rail0", &["10.0.0.32/30", "fd00::10/127"]);

@@ -164,7 +164,7 @@ async fn two_incarnations_of_a_pod_never_have_its_address_at_once() {
     );
 }
 
-/// The pod garbage collector removes the pod of a deleted Node, and its StatefulSet makes the pod again at once. So no
+/// The pod garbage collector removes the pod of a deleted Node, and its `StatefulSet` makes the pod again at once. So no
 /// person has stated that the containers of the first pod ended.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_address_of_a_pod_on_a_deleted_node_passes_on_after_the_quarantine() {

@@ -4,10 +4,9 @@
 
 use crate::config::Identity;
 use crate::error::Error;
-use crate::intent::Intent;
 use crate::journal::Entry;
 use crate::node::Node;
-use crate::teardown::{Caller, DetachTarget, Links, take_down};
+use crate::teardown::{Caller, DetachTarget, take_down};
 use common::cni::dispatch::Call;
 use common::cni::{self, Attachment, Delegate};
 use std::path::Path;
@@ -23,7 +22,7 @@ use std::path::Path;
 /// # Caveats
 /// If the link cannot be deleted, the addresses stay allocated, and DEL fails. containerd then retries, unless
 /// ADD had failed; CRI-O does not retry. Without a retry the agent collects (docs/design/garbage.md). A link
-/// that the pod has moved into another namespace is found only after the end of that namespace, by the collector.
+/// that the pod has moved into another namespace is found only after the end of that namespace.
 pub(crate) fn del(
     node: &Node,
     call: &Call,
@@ -61,27 +60,9 @@ pub(crate) fn del(
         call,
         identity: &identity,
     };
-    let links = take_down(&caller, &target)?;
-    entry.map_or(Ok(()), |entry| end(entry, links))?;
+    take_down(&caller, &target)?;
+    entry.map_or(Ok(()), Entry::remove)?;
     Ok(())
-}
-
-/// Removes the entry. If the kernel may still return a link of a pod, the entry stays without the address,
-/// which is released: the collector of the node awaits that link.
-fn end(mut entry: Entry, links: Links) -> Result<(), Error> {
-    // The collector reduces the record of another IPAM plugin's address to that address.
-    let had_links = |intent: &Intent| !intent.made.is_empty() || !entry.done;
-    let awaited = |intent: &Intent| links == Links::MayReturn && intent.pod.is_some() && had_links(intent);
-    let Some(intent) = entry.intent.clone().filter(awaited) else {
-        return entry.remove();
-    };
-    tracing::warn!(master = %intent.master, netns = %intent.netns.display(), "DEL found no link, and the kernel may still return one: the collector of the node awaits it");
-    entry.reduce(Intent {
-        ipam: None,
-        device_info: None,
-        rdma: None,
-        ..intent
-    })
 }
 
 /// Locks the attachment. A state directory that cannot be written must not keep a container from being

@@ -77,25 +77,6 @@ fn the_collector_awaits_the_child_of_a_namespace_that_a_process_holds_open() {
 }
 
 #[test]
-fn the_collector_removes_a_child_that_the_kernel_returns_after_del() {
-    run(|node| {
-        let conf = network(node, &json!({}));
-        let before = node.link_names();
-        let collector = Collector::start(node);
-        let lost = attached(node, &conf);
-        let held = lost.open();
-        lost.die();
-        lost.detach(&conf, "net1");
-        let dead = collector.dead();
-        assert_eq!(dead.len(), 1, "DEL keeps the record of the child");
-        drop(held);
-        soon("the kernel puts the child back", || node.link_names() != before);
-        assert_eq!(collector.collect(&dead[0]), Reply::Collected);
-        assert_eq!((node.link_names(), collector.dead()), (before, vec![]));
-    });
-}
-
-#[test]
 fn a_child_that_cnitool_attached_waits_for_del() {
     run(|node| {
         let conf = network(node, &json!({}));

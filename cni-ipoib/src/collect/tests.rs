@@ -151,37 +151,6 @@ fn a_link_that_does_not_return_is_awaited_for_ten_minutes() {
     assert_eq!(fixture.written_down(), [""; 0]);
 }
 
-/// The runtime sends DEL after the namespace lost its path, and the kernel returns the link after DEL.
-#[test]
-fn a_link_that_returns_after_del_is_collected() {
-    for ipam in ["", "ranges"] {
-        let fixture = Fixture::new();
-        let before = fixture.kernel.state();
-        add(&fixture, "c1", ARGS, ipam);
-        move_to(&fixture, "c1", "ended");
-        for _ in 0..2 {
-            fixture.del_without_netns("c1").unwrap();
-            assert_eq!(listed(&fixture), [dead(&fixture)]);
-        }
-        is_kept(&ask(&fixture, ALL, &dead(&fixture)), "has not returned");
-        fixture.kernel.set().state.pod_dies();
-        assert_ne!(fixture.kernel.state(), before);
-        assert_eq!(ask(&fixture, ALL, &dead(&fixture)), Reply::Collected);
-        assert_eq!(fixture.kernel.state(), before, "{ipam}");
-        assert_eq!(fixture.written_down(), [""; 0], "{ipam}");
-    }
-}
-
-/// No collector removes an attachment without a pod.
-#[test]
-fn del_of_an_attachment_without_a_pod_leaves_no_record() {
-    let fixture = Fixture::new();
-    add(&fixture, "c1", "", "");
-    move_to(&fixture, "c1", "ended");
-    fixture.del_without_netns("c1").unwrap();
-    assert_eq!(fixture.written_down(), [""; 0]);
-}
-
 #[test]
 fn a_whole_link_of_a_dead_pod_is_restored() {
     for link in ["ib0", "ens1"] {

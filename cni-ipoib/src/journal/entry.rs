@@ -113,6 +113,14 @@ impl Entry {
         Ok(())
     }
 
+    /// Replaces the intent of a complete attachment by a part of it. The previous line is valid until the new one is
+    /// complete.
+    pub fn reduce(&mut self, part: Intent) -> Result<(), Error> {
+        self.amend(part)?;
+        self.finish()?;
+        self.markers.unset_others(self.intent.as_ref())
+    }
+
     fn line_of(&self, intent: &Intent) -> Result<String, Error> {
         line_of(&self.place, intent).map_err(|e| io_error("write", &self.path, e.into()))
     }
@@ -124,13 +132,6 @@ impl Entry {
             .map_err(|e| io_error("write", &self.path, e))?;
         self.done = true;
         Ok(())
-    }
-
-    /// Replaces the intent by a part of it. A complete attachment stays complete.
-    pub fn reduce(&mut self, part: Intent) -> Result<(), Error> {
-        let done = self.done;
-        self.begin(part)?;
-        if done { self.finish() } else { Ok(()) }
     }
 
     /// Whether the file has lines, and none of them is an intent.

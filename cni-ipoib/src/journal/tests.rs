@@ -223,6 +223,36 @@ fn a_later_intent_is_used_whatever_the_first_line_contains() {
 }
 
 #[test]
+fn a_complete_entry_is_reduced_without_a_moment_in_which_it_has_no_intent() {
+    let _alone = alone();
+    let (dir, journal) = journal();
+    let mut entry = journal.open(&attachment("c1")).unwrap();
+    entry.begin(intent()).unwrap();
+    entry.finish().unwrap();
+    let before = fs::read(file(&dir)).unwrap();
+    let part = Intent {
+        why: Some("a part".to_owned()),
+        ..intent()
+    };
+    entry.reduce(part.clone()).unwrap();
+    drop(entry);
+    let written = fs::read(file(&dir)).unwrap();
+    assert!(written.starts_with(&before));
+    // kill -9 at any byte of the change.
+    for end in before.len()..=written.len() {
+        fs::write(file(&dir), &written[..end]).unwrap();
+        let entry = journal.open(&attachment("c1")).unwrap();
+        assert_eq!(
+            entry.intent.as_ref().map(|of| &of.master),
+            Some(&part.master),
+            "{end}"
+        );
+    }
+    let entry = journal.open(&attachment("c1")).unwrap();
+    assert_eq!((&entry.intent, entry.done), (&Some(part), true));
+}
+
+#[test]
 fn a_half_written_last_line_is_not_done() {
     let _alone = alone();
     let (dir, journal) = journal();

@@ -169,9 +169,12 @@ impl Fixture {
     /// Changes the record of ADD about `container`. A complete attachment stays complete.
     pub(crate) fn amend_intent(&self, container: &str, change: impl FnOnce(&mut Intent)) {
         let mut entry = self.entry(container);
-        let mut intent = entry.intent.clone().unwrap();
+        let (done, mut intent) = (entry.done, entry.intent.clone().unwrap());
         change(&mut intent);
-        entry.reduce(intent).unwrap();
+        entry.begin(intent).unwrap();
+        if done {
+            entry.finish().unwrap();
+        }
     }
 
     /// Sets the node to exclusive mode and gives `mlx5_1`, as in `grant`, to the pod of `c1`, whose ADD was killed before it

@@ -60,7 +60,7 @@ fn a_lease_names_its_owner() {
     assert!(lease.get("api").is_none(), "{lease}");
 }
 
-/// The agent ends the lease of a namespace that is gone.
+/// Otherwise the agent would end the lease with the first namespace.
 #[test]
 fn a_repeated_add_in_another_namespace_moves_the_lease_of_a_pool_there() {
     let fixture = fixture(&pool("rail0", &["10.0.0.32/30"]));

@@ -260,11 +260,8 @@ pub enum Error {
     /// The IPAM plugin answered without an address.
     #[error("ipam plugin {0} answered without an address; check its ranges")]
     NoAddress(String),
-    /// Another host uses an address that the pod got.
-    #[error(
-        "{} answers on the network of {ifname} already, at {}: another host has the address; find that host, or keep the address out of the range or pool (exclude), and create the pod again",
-        claim.address, answered_at(claim)
-    )]
+    /// Another host uses an address that the pod got, or probes for it.
+    #[error("{}", claimed(ifname, claim))]
     AddressAnswered {
         /// The pod's interface.
         ifname: String,
@@ -417,9 +414,21 @@ impl fmt::Display for Candidates {
 }
 
 /// The hardware address that answered, and on InfiniBand the port it belongs to.
+fn claimed(ifname: &str, claim: &Claim) -> String {
+    let (address, at) = (claim.address, answered_at(claim));
+    if claim.probes {
+        return format!(
+            "a host at {at} probes for {address} on the network of {ifname} at this moment: two hosts were given the address; keep it out of one of their ranges or pools (exclude), and create the pod again"
+        );
+    }
+    format!(
+        "{address} answers on the network of {ifname} already, at {at}: another host has the address; find that host, or keep the address out of the range or pool (exclude), and create the pod again"
+    )
+}
+
 fn answered_at(claim: &Claim) -> String {
     let Some(hardware) = &claim.hardware else {
-        return "a hardware address that the answer does not name".to_owned();
+        return "a hardware address that its message does not name".to_owned();
     };
     match hardware.port_guid() {
         Some(guid) => format!("{hardware} (port GUID {guid})"),

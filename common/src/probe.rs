@@ -12,6 +12,7 @@ mod wire;
 
 use crate::netlink::{HwAddress, Link, LinkInfo, LinkLayer};
 use crate::packet::PacketSocket;
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, UdpSocket};
@@ -32,7 +33,7 @@ const INFINIBAND_PAUSES: [Duration; 3] = [
     Duration::from_millis(600),
 ];
 
-/// Another host that uses an address.
+/// Another host that uses an address, or probes for it at this moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// The address.
@@ -40,6 +41,8 @@ pub struct Claim {
     /// The hardware address in the host's answer. A neighbour advertisement may come without one, and a
     /// solicitation of a host that probes for the address has none.
     pub hardware: Option<HwAddress>,
+    /// Whether the host only probes for the address.
+    pub probes: bool,
 }
 
 /// Asks whether another host on `link` uses one of `addresses`, or probes for it at this moment. Returns the first
@@ -91,7 +94,7 @@ fn nonce() -> Nonce {
 /// Only a member of the group receives them on a macvlan child and on `InfiniBand`. Without them the probe still
 /// finds every host that has an address.
 fn join_groups(link: &Link, addresses: &[IpAddr]) -> Option<UdpSocket> {
-    let groups: Vec<Ipv6Addr> = addresses
+    let groups: BTreeSet<Ipv6Addr> = addresses
         .iter()
         .filter_map(|address| match address {
             IpAddr::V4(_) => None,
@@ -101,15 +104,12 @@ fn join_groups(link: &Link, addresses: &[IpAddr]) -> Option<UdpSocket> {
     if groups.is_empty() {
         return None;
     }
-    let joined = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).and_then(|socket| {
-        groups
-            .iter()
-            .try_for_each(|group| socket.join_multicast_v6(group, link.index))?;
-        Ok(socket)
-    });
-    joined
-        .inspect_err(|error| tracing::warn!(link = %link.name, %error, "cannot join the groups of the probed addresses: another probe of them at this moment stays unseen"))
-        .ok()
+    let warn = |error: io::Error| tracing::warn!(link = %link.name, %error, "cannot join the group of a probed address: another probe of it at this moment stays unseen");
+    let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).map_err(warn).ok()?;
+    for group in &groups {
+        let _ = socket.join_multicast_v6(group, link.index).map_err(warn);
+    }
+    Some(socket)
 }
 
 /// The index of the link that receives the replies to an ARP probe of `link`, if that is another link: the

@@ -365,6 +365,7 @@ fn of_the_work() -> Vec<(Error, u32, &'static str, &'static str)> {
                 claim: Claim {
                     address: "10.0.0.2".parse().unwrap(),
                     hardware: Some("02:00:00:00:0a:0b".parse().unwrap()),
+                    probes: false,
                 },
             },
             105,
@@ -476,4 +477,21 @@ fn codes_are_of_the_specification_or_from_100() {
     for (error, code, ..) in table() {
         assert!(matches!(code, 2..=7 | 11 | 100..=999), "{error}: {code}");
     }
+}
+
+#[test]
+fn the_error_says_that_another_host_only_probes_for_the_address() {
+    let error = Error::AddressAnswered {
+        ifname: "net1".to_owned(),
+        claim: Claim {
+            address: "fd00::2".parse().unwrap(),
+            hardware: None,
+            probes: true,
+        },
+    };
+    let expected = "a host at a hardware address that its message does not name probes for fd00::2 on the network of net1 at this moment: two hosts were given the address; keep it out of one of their ranges or pools (exclude), and create the pod again";
+    assert_eq!(
+        (error.to_string().as_str(), error.code()),
+        (expected, Code::ADDRESS_ANSWERED)
+    );
 }

@@ -163,7 +163,10 @@ fn a_solicitation_of_another_probe_or_of_dad_is_a_claim() {
             nonce.questions().remove(0).bytes
         };
         let found = claim(&own, &asked, &of_other("fd00:1::2", [9; 6])).expect("a claim");
-        assert_eq!((found.address, found.hardware), (asked[0], None));
+        assert_eq!(
+            (found.address, found.hardware, found.probes),
+            (asked[0], None, true)
+        );
         // A kernel without RFC 7527 sends no nonce.
         let mut without = of_other("fd00:1::2", NONCE);
         without.truncate(without.len() - 8);
@@ -192,6 +195,45 @@ fn a_solicitation_of_a_host_with_an_address_is_no_claim() {
     assert!(claim(&own, &asked, &frame).is_some());
     frame[8] = 0xfd;
     assert_eq!(claim(&own, &asked, &frame), None);
+}
+
+/// RFC 4861 § 7.1.1: such a solicitation is discarded.
+#[test]
+fn a_solicitation_that_is_not_valid_is_no_claim() {
+    let asked = [ip("fd00:1::2")];
+    let own = ethernet("02:00:00:00:0a:0b");
+    let of_other = Probe {
+        nonce: [9; 6],
+        ..probe_of(&own, &asked)
+    };
+    let valid = of_other.questions().remove(0).bytes;
+    assert!(claim(&own, &asked, &valid).is_some());
+    // The last byte of the group, the hop limit, the length of the option.
+    for (at, value) in [(39, 0), (7, 254), (65, 0), (65, 2)] {
+        let mut frame = valid.clone();
+        frame[at] = value;
+        assert_eq!(claim(&own, &asked, &frame), None, "byte {at} is {value}");
+    }
+}
+
+/// Both addresses have one group, which a socket cannot join twice.
+#[test]
+fn two_addresses_with_the_same_last_bytes_are_probed() {
+    let (here, there, index) = cable();
+    let first = child(&here, index);
+    let second = child(&there, there_index(&there));
+    let asked = [ip("fd00:1::2"), ip("fd00:2::2")];
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _done = Done(&done);
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                there.run(|| probe(&second, &asked[1..], None)).unwrap().unwrap();
+            }
+        });
+        let found = (0..100).find_map(|_| here.run(|| probe(&first, &asked, None)).unwrap().unwrap());
+        assert_eq!(found.map(|claim| claim.address), Some(asked[1]));
+    });
 }
 
 #[test]
@@ -248,6 +290,12 @@ fn the_kernel_of_another_host_answers_a_probe_with_its_hardware_address() {
     }
 }
 
+/// The index of the cable's far end.
+fn there_index(there: &Netns) -> u32 {
+    let mut socket = Socket::<Route>::open_in(there).unwrap();
+    socket.link("v1").unwrap().unwrap().index
+}
+
 /// Creates a macvlan child of the link `parent` of `netns`, and brings it up.
 fn child(netns: &Netns, parent: u32) -> Link {
     let mut socket = Socket::<Route>::open_in(netns).unwrap();
@@ -281,6 +329,15 @@ fn child_with_address_of(netns: &Netns, parent: u32) -> Link {
     }
 }
 
+/// Ends the other thread, also if this one panics.
+struct Done<'d>(&'d AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Two children of one parent ask at the same moment. A macvlan child receives only the groups of which it is a
 /// member, like a port of InfiniBand.
 #[test]
@@ -296,8 +353,9 @@ fn two_probes_for_one_address_at_the_same_moment_find_each_other() {
         let asked = [ip(address)];
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
+            let _done = Done(&done);
             // The other host repeats its probe, because a busy machine may run one probe after the other.
-            let other = scope.spawn(|| {
+            scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
                     there.run(|| probe(&second, &asked, None)).unwrap().unwrap();
                 }
@@ -306,8 +364,6 @@ fn two_probes_for_one_address_at_the_same_moment_find_each_other() {
                 let claim = here.run(|| probe(&first, &asked, None)).unwrap().unwrap();
                 claim.is_some()
             });
-            done.store(true, Ordering::Relaxed);
-            other.join().unwrap();
             assert!(found, "{address}");
         });
     }

@@ -98,8 +98,10 @@ fn arp_claim(link: &Link, frame: &[u8]) -> Option<Claim> {
     let (hardware, rest) = rest.split_at_checked(length)?;
     let sender = Ipv4Addr::from(*rest.first_chunk::<4>()?);
     let target = Ipv4Addr::from(*rest.get(4 + length..)?.first_chunk::<4>()?);
-    let address = if sender.is_unspecified() {
-        // An ARP probe. The kernel also delivers the probes that this link sent.
+    // An ARP probe.
+    let probes = sender.is_unspecified();
+    let address = if probes {
+        // The kernel also delivers the probes that this link sent.
         (hardware != layer.own).then_some(target)?
     } else {
         sender
@@ -107,6 +109,7 @@ fn arp_claim(link: &Link, frame: &[u8]) -> Option<Claim> {
     Some(Claim {
         address: address.into(),
         hardware: Some(HwAddress::new(hardware)),
+        probes,
     })
 }
 
@@ -117,47 +120,56 @@ fn neighbour_claim(frame: &[u8], nonce: Nonce) -> Option<Claim> {
         return None;
     }
     let (message, options) = message.split_at_checked(MESSAGE_HEADER)?;
-    let hardware = match message[..2] {
-        [NEIGHBOUR_ADVERTISEMENT, 0] => hardware_of(options),
-        // A host with an address solicits a neighbour. The link also receives the solicitations that it sent:
-        // from the kernel, and from a fabric that returns a multicast to its sender.
-        [NEIGHBOUR_SOLICITATION, 0] if header[8..24] == [0; 16] && nonce_of(options) != Some(nonce) => None,
-        _ => return None,
-    };
+    let options = parsed(options)?;
     let target = Ipv6Addr::from(*message.last_chunk::<16>()?);
-    Some(Claim {
+    let claim = |hardware, probes| Claim {
         address: target.into(),
         hardware,
-    })
-}
-
-/// The target's hardware address among the options of an advertisement: the last 6 bytes of an option of one
-/// unit, the last 20 bytes of an option of three (RFC 2464 § 6, RFC 4391 § 9.3).
-fn hardware_of(options: &[u8]) -> Option<HwAddress> {
-    let option = option(options, TARGET_LINK_LAYER_ADDRESS)?;
-    match option.len() / OPTION_UNIT {
-        1 => Some(HwAddress::new(option.last_chunk::<6>()?)),
-        3 => Some(HwAddress::new(option.last_chunk::<20>()?)),
+        probes,
+    };
+    match message[..2] {
+        [NEIGHBOUR_ADVERTISEMENT, 0] => Some(claim(hardware_of(&options), false)),
+        [NEIGHBOUR_SOLICITATION, 0] => {
+            // A host with an address looks for a neighbour. The link also receives the solicitations that it sent: from
+            // the kernel, and from a fabric that returns a multicast to its sender.
+            let probes = header[8..24] == [0; 16] && header[24..] == solicited_node(target).octets();
+            (probes && nonce_of(&options) != Some(nonce)).then(|| claim(None, true))
+        }
         _ => None,
     }
 }
 
-/// The nonce among the options of a solicitation, if it is as long as ours.
-fn nonce_of(options: &[u8]) -> Option<Nonce> {
-    let option = option(options, NONCE)?;
-    (option.len() == OPTION_UNIT).then(|| option.last_chunk().copied())?
+/// The options of a message, each with its header of two bytes: the kind, and the length in units. `None` if one has no
+/// length or does not end with the message (RFC 4861 § 7.1).
+fn parsed(mut options: &[u8]) -> Option<Vec<&[u8]>> {
+    let mut all = Vec::new();
+    while !options.is_empty() {
+        let length = usize::from(*options.get(1)?) * OPTION_UNIT;
+        let (option, rest) = options.split_at_checked(length).filter(|_| length > 0)?;
+        all.push(option);
+        options = rest;
+    }
+    Some(all)
 }
 
-/// The first option of this kind, with its header of two bytes: the kind, and the length in units.
-fn option(mut options: &[u8], wanted: u8) -> Option<&[u8]> {
-    while let [kind, units, ..] = *options {
-        let (option, rest) = options.split_at_checked(usize::from(units) * OPTION_UNIT)?;
-        match (kind, units) {
-            // An option of length zero would loop forever.
-            (_, 0) => return None,
-            (kind, _) if kind == wanted => return Some(option),
-            _ => options = rest,
-        }
-    }
-    None
+/// The target's hardware address among the options of an advertisement: the last 6 bytes of an option of one
+/// unit, the last 20 bytes of an option of three (RFC 2464 § 6, RFC 4391 § 9.3).
+fn hardware_of(options: &[&[u8]]) -> Option<HwAddress> {
+    let of_kind = |option: &&&[u8]| option[0] == TARGET_LINK_LAYER_ADDRESS;
+    options
+        .iter()
+        .filter(of_kind)
+        .find_map(|option| match option.len() / OPTION_UNIT {
+            1 => Some(HwAddress::new(option.last_chunk::<6>()?)),
+            3 => Some(HwAddress::new(option.last_chunk::<20>()?)),
+            _ => None,
+        })
+}
+
+/// The nonce among the options of a solicitation, if it is as long as ours.
+fn nonce_of(options: &[&[u8]]) -> Option<Nonce> {
+    let nonce = options
+        .iter()
+        .find(|option| option[0] == NONCE && option.len() == OPTION_UNIT)?;
+    nonce.last_chunk().copied()
 }

@@ -81,7 +81,8 @@ pub trait Attachable {
     /// The kernel refused. The undo step is registered before the first request.
     fn make(&self, effects: &mut Effects<'_, '_>) -> Result<PodLinks, Error>;
 
-    /// Waits for carrier, for `within` at most. Returns the link as it is then.
+    /// Waits for carrier, for `within` at most; `None` if the link got none within its time. Returns the link as it
+    /// is then.
     ///
     /// # Errors
     /// The kernel refused, or the link does not have what was planned.
@@ -89,7 +90,7 @@ pub trait Attachable {
         &self,
         kernel: &mut dyn Kernel,
         links: &PodLinks,
-        within: Duration,
+        within: Option<Duration>,
     ) -> Result<Link, Error>;
 
     /// Moves the RDMA device into the pod, unless [`Attachable::make`] did.
@@ -188,21 +189,21 @@ fn allocate(effects: &mut Effects<'_, '_>) -> Result<CniResult, Error> {
 }
 
 /// Adds addresses and routes to the link, and brings it up. Returns how long the link may still take to get
-/// carrier.
+/// carrier; `None` if it got none within its time.
 fn connect(
     effects: &mut Effects<'_, '_>,
     plan: &dyn Attachable,
     link: &Link,
     ipam: &CniResult,
-) -> Result<Duration, Error> {
+) -> Result<Option<Duration>, Error> {
     let kernel = &mut *effects.target().kernel;
     let table = plan.interface().policy_table;
     prepare(kernel, link, &ipam.ips, table.is_some())?;
     address(kernel, link, &ipam.ips)?;
     bring_up(kernel, link)?;
     let left = match probe(kernel, link, &ipam.ips, plan.carrier_timeout())? {
-        Probed::NoCarrier => Duration::ZERO,
-        Probed::Silent | Probed::Unasked => plan.carrier_timeout(),
+        Probed::NoCarrier => None,
+        Probed::Silent | Probed::Unasked => Some(plan.carrier_timeout()),
     };
     route(kernel, link, ipam)?;
     let Some(table) = table.filter(|_| !ipam.ips.is_empty()) else {

@@ -41,7 +41,7 @@ impl Attachable for Plan {
         &self,
         kernel: &mut dyn Kernel,
         links: &PodLinks,
-        within: Duration,
+        within: Option<Duration>,
     ) -> Result<Link, Error> {
         await_carrier(kernel, links, self, within)
     }
@@ -83,7 +83,7 @@ fn await_carrier(
     kernel: &mut dyn Kernel,
     links: &PodLinks,
     plan: &Plan,
-    within: Duration,
+    within: Option<Duration>,
 ) -> Result<Link, Error> {
     let Child {
         mode,
@@ -93,7 +93,10 @@ fn await_carrier(
     } = &plan.child;
     let (link, ifname) = (&links.link, &plan.interface.ifname);
     let step = || format!("wait for the carrier of {ifname}");
-    let carrier = kernel.wait_for_carrier(link.index, within).step(step)?;
+    let carrier = match within {
+        Some(within) => kernel.wait_for_carrier(link.index, within).step(step)?,
+        None => false,
+    };
     if !carrier && *mode == Mode::Ipoib {
         return Err(Error::NoCarrier {
             ifname: ifname.clone(),

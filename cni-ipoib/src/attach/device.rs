@@ -59,7 +59,7 @@ impl Attachable for Plan {
         &self,
         kernel: &mut dyn Kernel,
         links: &PodLinks,
-        within: Duration,
+        within: Option<Duration>,
     ) -> Result<Link, Error> {
         await_carrier(kernel, &links.link, self, within)
     }
@@ -85,10 +85,18 @@ fn undo(kernel: &mut dyn Kernel, state: &Path, plan: &Plan) -> Result<(), Error>
 }
 
 /// Waits for carrier. Without it an `IPoIB` link reaches no other host.
-fn await_carrier(kernel: &mut dyn Kernel, link: &Link, plan: &Plan, within: Duration) -> Result<Link, Error> {
+fn await_carrier(
+    kernel: &mut dyn Kernel,
+    link: &Link,
+    plan: &Plan,
+    within: Option<Duration>,
+) -> Result<Link, Error> {
     let ifname = &plan.interface.ifname;
     let step = || format!("wait for the carrier of {}", link.name);
-    let carrier = kernel.wait_for_carrier(link.index, within).step(step)?;
+    let carrier = match within {
+        Some(within) => kernel.wait_for_carrier(link.index, within).step(step)?,
+        None => false,
+    };
     if !carrier && link.layer == LinkLayer::Infiniband {
         return Err(Error::NoCarrier {
             ifname: ifname.clone(),

@@ -33,7 +33,7 @@ pub(super) enum Probed {
 /// addresses.
 ///
 /// A link without carrier within `carrier_timeout` reaches no other host. Its addresses are added unprobed,
-/// and ADD decides later whether the link may go without carrier. It does not wait again: carrier that came
+/// and ADD decides later whether the link may go without carrier. It does not look again: carrier that came
 /// meanwhile would let an `IPoIB` link use an unprobed address.
 ///
 /// # Errors

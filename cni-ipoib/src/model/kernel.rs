@@ -509,8 +509,8 @@ impl Kernel for ModelKernel {
         })
     }
 
-    fn wait_for_carrier(&mut self, index: u32, timeout: Duration) -> Result<bool, Error> {
-        self.ask(format!("wait {timeout:?} for #{index}"), |model| {
+    fn wait_for_carrier(&mut self, index: u32, _timeout: Duration) -> Result<bool, Error> {
+        self.ask(format!("wait for #{index}"), |model| {
             let link = model.state.pod.iter().find(|link| link.index == index);
             Ok(link.is_some_and(|link| link.carrier))
         })

@@ -91,7 +91,7 @@ fn nonce() -> Nonce {
 }
 
 /// Joins the groups to which another host sends its solicitations for one of `addresses`, for the life of the socket.
-/// Only a member of the group receives them on a macvlan child and on `InfiniBand`. Without them the probe still
+/// Only a member of the group receives them on a macvlan child and on `InfiniBand`. A probe that could not join still
 /// finds every host that has an address.
 fn join_groups(link: &Link, addresses: &[IpAddr]) -> Option<UdpSocket> {
     let groups: BTreeSet<Ipv6Addr> = addresses

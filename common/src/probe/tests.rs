@@ -170,6 +170,7 @@ fn a_solicitation_of_another_probe_or_of_dad_is_a_claim() {
         // A kernel without RFC 7527 sends no nonce.
         let mut without = of_other("fd00:1::2", NONCE);
         without.truncate(without.len() - 8);
+        without[5] -= 8;
         assert!(claim(&own, &asked, &without).is_some());
         assert_eq!(
             claim(&own, &asked, &of_other("fd00:1::2", NONCE)),
@@ -208,8 +209,10 @@ fn a_solicitation_that_is_not_valid_is_no_claim() {
     };
     let valid = of_other.questions().remove(0).bytes;
     assert!(claim(&own, &asked, &valid).is_some());
-    // The last byte of the group, the hop limit, the length of the option.
-    for (at, value) in [(39, 0), (7, 254), (65, 0), (65, 2)] {
+    let padded = [valid.as_slice(), &[0; 5]].concat();
+    assert!(claim(&own, &asked, &padded).is_some(), "a link may append bytes");
+    // The length of the packet, the hop limit, the last byte of the group, the length of the option.
+    for (at, value) in [(5, 33), (5, 31), (7, 254), (39, 0), (65, 0), (65, 2)] {
         let mut frame = valid.clone();
         frame[at] = value;
         assert_eq!(claim(&own, &asked, &frame), None, "byte {at} is {value}");

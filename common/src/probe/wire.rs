@@ -119,6 +119,9 @@ fn neighbour_claim(frame: &[u8], nonce: Nonce) -> Option<Claim> {
     if header[6..8] != [ICMPV6, 255] {
         return None;
     }
+    // A link may append bytes to the packet.
+    let length = u16::from_be_bytes([header[4], header[5]]);
+    let message = message.get(..usize::from(length))?;
     let (message, options) = message.split_at_checked(MESSAGE_HEADER)?;
     let options = parsed(options)?;
     let target = Ipv6Addr::from(*message.last_chunk::<16>()?);

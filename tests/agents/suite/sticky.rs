@@ -169,7 +169,7 @@ async fn two_incarnations_of_a_pod_never_have_its_address_at_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_address_of_a_pod_on_a_deleted_node_passes_on_after_the_quarantine() {
     let quarantine = Duration::from_secs(10);
-    let (site, mut nodes) = prepared_with(&["--quarantine", "10s", "--quarantine-in-use", "10s"]).await;
+    let (site, nodes) = prepared_with(&["--quarantine", "10s", "--quarantine-in-use", "10s"]).await;
     let uid = site.replica("db", 0, "a").await;
     let ip = nodes[0].add("rail0", &sandbox(0, &uid, "old")).remove(0);
     nodes[0].kill();

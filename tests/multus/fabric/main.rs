@@ -160,7 +160,7 @@ fn run_in_the_vm(server: &Server, directory: &Path) {
             "--accelerated",
             "0",
             "--timeout",
-            "600",
+            "2400",
             "--forward",
             &port,
         ])

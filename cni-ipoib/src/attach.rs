@@ -24,7 +24,7 @@ use address::{prepare, route};
 use common::cni::{self, Attachment, CniResult, Delegate};
 use common::netlink::{Link, LinkChange};
 use common::undo::{NotUndone, Undo};
-use probe::{Probed, address, probe};
+use probe::{address, probe};
 use rdma::write_record;
 use serde_json::Value;
 use std::net::IpAddr;
@@ -81,17 +81,11 @@ pub trait Attachable {
     /// The kernel refused. The undo step is registered before the first request.
     fn make(&self, effects: &mut Effects<'_, '_>) -> Result<PodLinks, Error>;
 
-    /// Waits for carrier, for `within` at most; `None` if the link got none within its time. Returns the link as it
-    /// is then.
+    /// Completes the link and compares it with the plan, after the wait for its carrier. Returns the link as it is then.
     ///
     /// # Errors
-    /// The kernel refused, or the link does not have what was planned.
-    fn wait_for_carrier(
-        &self,
-        kernel: &mut dyn Kernel,
-        links: &PodLinks,
-        within: Option<Duration>,
-    ) -> Result<Link, Error>;
+    /// The kernel refused, or the link does not have what was planned, such as `carrier`.
+    fn complete_link(&self, kernel: &mut dyn Kernel, links: &PodLinks, carrier: bool) -> Result<Link, Error>;
 
     /// Moves the RDMA device into the pod, unless [`Attachable::make`] did.
     ///
@@ -154,8 +148,10 @@ fn steps(effects: &mut Effects<'_, '_>, plan: &dyn Attachable) -> Result<Attache
     plan.begin(effects);
     let ipam = allocate(effects)?;
     let links = plan.make(effects)?;
-    let left = connect(effects, plan, &links.link, &ipam)?;
-    let link = plan.wait_for_carrier(effects.target().kernel, &links, left)?;
+    let may_have_carrier = connect(effects, plan, &links.link, &ipam)?;
+    let kernel = &mut *effects.target().kernel;
+    let carrier = may_have_carrier && await_carrier(kernel, &links.link, plan.carrier_timeout())?;
+    let link = plan.complete_link(kernel, &links, carrier)?;
     plan.move_rdma(effects)?;
     if let Some(grant) = &plan.interface().rdma {
         write_record(effects, grant)?;
@@ -188,26 +184,23 @@ fn allocate(effects: &mut Effects<'_, '_>) -> Result<CniResult, Error> {
     Ok(result)
 }
 
-/// Adds addresses and routes to the link, and brings it up. Returns how long the link may still take to get
-/// carrier; `None` if it got none within its time.
+/// Adds addresses and routes to the link, and brings it up. Returns whether the link may have carrier, as [`probe`]
+/// does.
 fn connect(
     effects: &mut Effects<'_, '_>,
     plan: &dyn Attachable,
     link: &Link,
     ipam: &CniResult,
-) -> Result<Option<Duration>, Error> {
+) -> Result<bool, Error> {
     let kernel = &mut *effects.target().kernel;
     let table = plan.interface().policy_table;
     prepare(kernel, link, &ipam.ips, table.is_some())?;
     address(kernel, link, &ipam.ips)?;
     bring_up(kernel, link)?;
-    let left = match probe(kernel, link, &ipam.ips, plan.carrier_timeout())? {
-        Probed::NoCarrier => None,
-        Probed::Silent | Probed::Unasked => Some(plan.carrier_timeout()),
-    };
+    let may_have_carrier = probe(kernel, link, &ipam.ips, plan.carrier_timeout())?;
     route(kernel, link, ipam)?;
     let Some(table) = table.filter(|_| !ipam.ips.is_empty()) else {
-        return Ok(left);
+        return Ok(may_have_carrier);
     };
     // The kernel deletes the routes with the link, but not the rules.
     effects.remember("delete the routing rules", move |context| {
@@ -215,7 +208,7 @@ fn connect(
     });
     let policy = policy::policy(link.index, table, &ipam.ips, &ipam.routes);
     policy::apply(effects.target().kernel, link, &policy)?;
-    Ok(left)
+    Ok(may_have_carrier)
 }
 
 /// A separate request: in one request the kernel brings a link up before it sets the address generation mode.
@@ -227,6 +220,12 @@ fn bring_up(kernel: &mut dyn Kernel, link: &Link) -> Result<(), Error> {
     };
     let step = || format!("bring {} up", link.name);
     kernel.change_link(Side::Pod, link.index, &up).step(step)
+}
+
+/// Waits for the carrier of the link, for `timeout` at most.
+fn await_carrier(kernel: &mut dyn Kernel, link: &Link, timeout: Duration) -> Result<bool, Error> {
+    let step = || format!("wait for the carrier of {}", link.name);
+    kernel.wait_for_carrier(link.index, timeout).step(step)
 }
 
 fn write_device_info(effects: &mut Effects<'_, '_>) -> Result<(), Error> {

@@ -37,13 +37,8 @@ impl Attachable for Plan {
         Ok(links)
     }
 
-    fn wait_for_carrier(
-        &self,
-        kernel: &mut dyn Kernel,
-        links: &PodLinks,
-        within: Option<Duration>,
-    ) -> Result<Link, Error> {
-        await_carrier(kernel, links, self, within)
+    fn complete_link(&self, kernel: &mut dyn Kernel, links: &PodLinks, carrier: bool) -> Result<Link, Error> {
+        complete_link(kernel, links, self, carrier)
     }
 
     fn move_rdma(&self, effects: &mut Effects<'_, '_>) -> Result<(), Error> {
@@ -78,12 +73,12 @@ fn configure(kernel: &mut dyn Kernel, link: &Link, plan: &Plan, mtu: Option<u32>
     kernel.change_link(Side::Pod, link.index, &before).step(step)
 }
 
-/// Waits for carrier and checks the MTU that the kernel set.
-fn await_carrier(
+/// Waits for the ports of a bond, and checks carrier and the MTU that the kernel set.
+fn complete_link(
     kernel: &mut dyn Kernel,
     links: &PodLinks,
     plan: &Plan,
-    within: Option<Duration>,
+    carrier: bool,
 ) -> Result<Link, Error> {
     let Child {
         mode,
@@ -93,10 +88,6 @@ fn await_carrier(
     } = &plan.child;
     let (link, ifname) = (&links.link, &plan.interface.ifname);
     let step = || format!("wait for the carrier of {ifname}");
-    let carrier = match within {
-        Some(within) => kernel.wait_for_carrier(link.index, within).step(step)?,
-        None => false,
-    };
     if !carrier && *mode == Mode::Ipoib {
         return Err(Error::NoCarrier {
             ifname: ifname.clone(),

@@ -55,13 +55,8 @@ impl Attachable for Plan {
         Ok(PodLinks { link, ports })
     }
 
-    fn wait_for_carrier(
-        &self,
-        kernel: &mut dyn Kernel,
-        links: &PodLinks,
-        within: Option<Duration>,
-    ) -> Result<Link, Error> {
-        await_carrier(kernel, &links.link, self, within)
+    fn complete_link(&self, kernel: &mut dyn Kernel, links: &PodLinks, carrier: bool) -> Result<Link, Error> {
+        complete_link(kernel, &links.link, self, carrier)
     }
 }
 
@@ -84,19 +79,10 @@ fn undo(kernel: &mut dyn Kernel, state: &Path, plan: &Plan) -> Result<(), Error>
     }
 }
 
-/// Waits for carrier. Without it an `IPoIB` link reaches no other host.
-fn await_carrier(
-    kernel: &mut dyn Kernel,
-    link: &Link,
-    plan: &Plan,
-    within: Option<Duration>,
-) -> Result<Link, Error> {
+/// Checks carrier and the MTU. Without carrier an `IPoIB` link reaches no other host.
+fn complete_link(kernel: &mut dyn Kernel, link: &Link, plan: &Plan, carrier: bool) -> Result<Link, Error> {
     let ifname = &plan.interface.ifname;
     let step = || format!("wait for the carrier of {}", link.name);
-    let carrier = match within {
-        Some(within) => kernel.wait_for_carrier(link.index, within).step(step)?,
-        None => false,
-    };
     if !carrier && link.layer == LinkLayer::Infiniband {
         return Err(Error::NoCarrier {
             ifname: ifname.clone(),

@@ -5,6 +5,7 @@
 //! for another host's address.
 
 use super::address::add_addresses;
+use super::await_carrier;
 use crate::error::{Error, Step};
 use crate::kernel::{Kernel, Side};
 use common::cni::IpConfig;
@@ -18,23 +19,12 @@ pub(super) fn address(kernel: &mut dyn Kernel, link: &Link, ips: &[IpConfig]) ->
     add_addresses(kernel, link, ips.iter().filter(|ip| !ip.probe))
 }
 
-/// What [`probe`] did before it added the addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Probed {
-    /// No address had the mark.
-    Unasked,
-    /// No other host answered.
-    Silent,
-    /// The link got no carrier within its time, so no host was asked.
-    NoCarrier,
-}
-
 /// Probes the addresses that the IPAM plugin marked, and adds them to the link. Does nothing without such
 /// addresses.
 ///
-/// A link without carrier within `carrier_timeout` reaches no other host. Its addresses are added unprobed,
-/// and ADD decides later whether the link may go without carrier. It does not look again: carrier that came
-/// meanwhile would let an `IPoIB` link use an unprobed address.
+/// Returns whether the link may have carrier: `false` if it had none within `carrier_timeout`. Such a link reaches no
+/// other host. Its addresses are added unprobed, and ADD decides later whether the link may go without carrier. ADD
+/// does not look for carrier again: carrier that came meanwhile would let an `IPoIB` link use an unprobed address.
 ///
 /// # Errors
 /// [`Error::AddressAnswered`]: another host has one of them. [`Error::Kernel`], [`Error::Io`].
@@ -43,15 +33,15 @@ pub(super) fn probe(
     link: &Link,
     ips: &[IpConfig],
     carrier_timeout: Duration,
-) -> Result<Probed, Error> {
+) -> Result<bool, Error> {
     let wanted = || ips.iter().filter(|ip| ip.probe);
     let addresses: Vec<IpAddr> = wanted().map(|ip| ip.address.ip()).collect();
     if addresses.is_empty() {
-        return Ok(Probed::Unasked);
+        return Ok(true);
     }
-    let step = || format!("wait for the carrier of {}", link.name);
-    let carrier = kernel.wait_for_carrier(link.index, carrier_timeout).step(step)?;
+    let carrier = await_carrier(kernel, link, carrier_timeout)?;
     if carrier {
+        let step = || format!("wait for the carrier of {}", link.name);
         // A bond gets the link layer and the address of its first port, after it was created.
         let now = kernel.link_by_index(Side::Pod, link.index).step(step)?;
         let now = now.ok_or(netlink::Error::kernel(Errno::ENODEV)).step(step)?;
@@ -60,11 +50,7 @@ pub(super) fn probe(
         tracing::warn!(link = %link.name, ?addresses, "addresses not probed: the link has no carrier");
     }
     add_addresses(kernel, link, wanted())?;
-    Ok(if carrier {
-        Probed::Silent
-    } else {
-        Probed::NoCarrier
-    })
+    Ok(carrier)
 }
 
 fn require_silence(kernel: &mut dyn Kernel, link: &Link, addresses: &[IpAddr]) -> Result<(), Error> {

@@ -222,21 +222,9 @@ fn a_solicitation_that_is_not_valid_is_no_claim() {
 /// Both addresses have one group, which a socket cannot join twice.
 #[test]
 fn two_addresses_with_the_same_last_bytes_are_probed() {
-    let (here, there, index) = cable();
-    let first = child(&here, index);
-    let second = child(&there, there_index(&there));
     let asked = [ip("fd00:1::2"), ip("fd00:2::2")];
-    let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let _done = Done(&done);
-        scope.spawn(|| {
-            while !done.load(Ordering::Relaxed) {
-                there.run(|| probe(&second, &asked[1..], None)).unwrap().unwrap();
-            }
-        });
-        let found = (0..100).find_map(|_| here.run(|| probe(&first, &asked, None)).unwrap().unwrap());
-        assert_eq!(found.map(|claim| claim.address), Some(asked[1]));
-    });
+    let found = found_beside_probe_of(&asked, &asked[1..]);
+    assert_eq!(found.map(|claim| claim.address), Some(asked[1]));
 }
 
 #[test]
@@ -293,12 +281,6 @@ fn the_kernel_of_another_host_answers_a_probe_with_its_hardware_address() {
     }
 }
 
-/// The index of the cable's far end.
-fn there_index(there: &Netns) -> u32 {
-    let mut socket = Socket::<Route>::open_in(there).unwrap();
-    socket.link("v1").unwrap().unwrap().index
-}
-
 /// Creates a macvlan child of the link `parent` of `netns`, and brings it up.
 fn child(netns: &Netns, parent: u32) -> Link {
     let mut socket = Socket::<Route>::open_in(netns).unwrap();
@@ -341,34 +323,31 @@ impl Drop for Done<'_> {
     }
 }
 
-/// Two children of one parent ask at the same moment. A macvlan child receives only the groups of which it is a
-/// member, like a port of InfiniBand.
+/// What a probe of `asked` finds while a host behind the cable probes for `other`. Both ask from a macvlan child, which
+/// receives only the groups of which it is a member, like a port of `InfiniBand`.
+fn found_beside_probe_of(asked: &[IpAddr], other: &[IpAddr]) -> Option<Claim> {
+    let (here, there, index) = cable();
+    let mut socket = Socket::<Route>::open_in(&there).unwrap();
+    let far_end = socket.link("v1").unwrap().unwrap().index;
+    let (first, second) = (child(&here, index), child(&there, far_end));
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _done = Done(&done);
+        // The other host repeats its probe, because a busy machine may run one probe after the other.
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                there.run(|| probe(&second, other, None)).unwrap().unwrap();
+            }
+        });
+        (0..100).find_map(|_| here.run(|| probe(&first, asked, None)).unwrap().unwrap())
+    })
+}
+
 #[test]
 fn two_probes_for_one_address_at_the_same_moment_find_each_other() {
     for address in ["10.1.0.2", "fd00:1::2"] {
-        let (here, there, index) = cable();
-        let peer = Socket::<Route>::open_in(&there)
-            .unwrap()
-            .link("v1")
-            .unwrap()
-            .unwrap();
-        let (first, second) = (child(&here, index), child(&there, peer.index));
         let asked = [ip(address)];
-        let done = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            let _done = Done(&done);
-            // The other host repeats its probe, because a busy machine may run one probe after the other.
-            scope.spawn(|| {
-                while !done.load(Ordering::Relaxed) {
-                    there.run(|| probe(&second, &asked, None)).unwrap().unwrap();
-                }
-            });
-            let found = (0..100).any(|_| {
-                let claim = here.run(|| probe(&first, &asked, None)).unwrap().unwrap();
-                claim.is_some()
-            });
-            assert!(found, "{address}");
-        });
+        assert!(found_beside_probe_of(&asked, &asked).is_some(), "{address}");
     }
 }
 

@@ -480,7 +480,7 @@ fn codes_are_of_the_specification_or_from_100() {
 }
 
 #[test]
-fn the_error_says_that_another_host_only_probes_for_the_address() {
+fn a_host_that_only_probes_for_the_address_has_a_message_of_its_own() {
     let error = Error::AddressAnswered {
         ifname: "net1".to_owned(),
         claim: Claim {

@@ -96,9 +96,14 @@ impl Site {
 
     /// Two nodes `a` and `b` with running agents.
     pub async fn two_nodes(&self) -> [Member; 2] {
+        self.two_nodes_with(&[]).await
+    }
+
+    /// The same with these flags of the agents.
+    pub async fn two_nodes_with(&self, flags: &[&str]) -> [Member; 2] {
         [
-            Member::running(&self.server, "a", &[]).await,
-            Member::running(&self.server, "b", &[]).await,
+            Member::running(&self.server, "a", flags).await,
+            Member::running(&self.server, "b", flags).await,
         ]
     }
 

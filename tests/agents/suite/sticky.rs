@@ -17,10 +17,7 @@ async fn prepared() -> (Site, [Member; 2]) {
 /// The same with these flags of agents and controller.
 async fn prepared_with(flags: &[&str]) -> (Site, [Member; 2]) {
     let site = Site::with(flags).await;
-    let nodes = [
-        Member::running(&site.server, "a", flags).await,
-        Member::running(&site.server, "b", flags).await,
-    ];
+    let nodes = site.two_nodes_with(flags).await;
     let mut spec = simple("10.1.0.0/24");
     spec["reserved"] = json!(["10.1.0.240/28"]);
     spec["sticky"] = json!("StatefulSet");

@@ -2,13 +2,14 @@
 //! A packet socket on one link (`packet(7)`), for frames that cannot enter or leave a pod otherwise:
 //! announcements and probes.
 //!
-//! Invariant: a socket receives only frames of its own link. It is bound before it can receive anything.
+//! Invariant: a socket receives only frames of its own link, of one protocol, and of no VLAN on the link. It is bound before
+//! it can receive anything.
 
 use crate::poll::poll_until;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags};
-use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, socket};
-use std::io;
+use nix::sys::socket::{AddressFamily, LinkAddr, MsgFlags, SockFlag, SockType, recvmsg, socket};
+use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Instant;
 
@@ -47,8 +48,11 @@ const AF_PACKET: u16 = 17;
 const _: () = assert!(AF_PACKET as libc::c_int == libc::AF_PACKET);
 
 pub(crate) const ETH_P_ARP: u16 = 0x0806;
-/// Every protocol (`ETH_P_ALL`).
-const ETH_P_ALL: u16 = 0x0003;
+pub(crate) const ETH_P_IPV6: u16 = 0x86dd;
+
+/// The type of a frame for another host (`if_packet.h`).
+const PACKET_OTHERHOST: u8 = 3;
+const _: () = assert!(PACKET_OTHERHOST as libc::c_uchar == libc::PACKET_OTHERHOST);
 
 /// Longer than any ARP packet or neighbour advertisement.
 const FRAME_BYTES: usize = 2048;
@@ -77,20 +81,20 @@ impl PacketSocket {
         Ok(Self { fd, index })
     }
 
-    /// Opens a socket that also receives every frame of the link.
+    /// Opens a socket that also receives the ARP packets of the link.
     ///
     /// # Errors
     /// As [`Self::sender`]. `ENODEV`: the link does not exist.
-    pub fn receiver(index: u32) -> io::Result<Self> {
-        Self::receiver_of(index, ETH_P_ALL)
-    }
-
-    /// Opens a socket that receives the ARP packets of the link, whatever other traffic the link has.
-    ///
-    /// # Errors
-    /// As [`Self::receiver`].
     pub fn arp_receiver(index: u32) -> io::Result<Self> {
         Self::receiver_of(index, ETH_P_ARP)
+    }
+
+    /// Opens a socket that also receives the IPv6 packets of the link.
+    ///
+    /// # Errors
+    /// As [`Self::arp_receiver`].
+    pub fn ipv6_receiver(index: u32) -> io::Result<Self> {
+        Self::receiver_of(index, ETH_P_IPV6)
     }
 
     fn receiver_of(index: u32, protocol: u16) -> io::Result<Self> {
@@ -113,8 +117,8 @@ impl PacketSocket {
         }
     }
 
-    /// Returns the next frame of one of `sockets`, or `None` at `deadline`. A socket for every protocol also receives the
-    /// frames that this host sends.
+    /// Returns the next frame of one of `sockets`, or `None` at `deadline`. The kernel delivers no frame that this host sends,
+    /// unless the network returns it.
     ///
     /// # Errors
     /// The kernel's own: `ENETDOWN` if a link went down.
@@ -123,20 +127,33 @@ impl PacketSocket {
             .iter()
             .map(|socket| PollFd::new(socket.fd.as_fd(), PollFlags::POLLIN))
             .collect();
-        let mut buffer = vec![0; FRAME_BYTES];
         while poll_until(&mut polled, deadline)? {
             for socket in sockets {
-                match recv(socket.fd.as_raw_fd(), &mut buffer, MsgFlags::MSG_DONTWAIT) {
-                    Ok(length) => {
-                        buffer.truncate(length);
-                        return Ok(Some(buffer));
-                    }
-                    Err(Errno::EAGAIN | Errno::EINTR) => {}
+                match socket.receive_waiting() {
+                    Ok(Some(frame)) => return Ok(Some(frame)),
+                    Ok(None) | Err(Errno::EAGAIN | Errno::EINTR) => {}
                     Err(error) => return Err(error.into()),
                 }
             }
         }
         Ok(None)
+    }
+
+    /// Returns a frame that has arrived, or `None` if it belongs to another host.
+    ///
+    /// On a trunk, a link receives the frames of every VLAN that it does not have, and the kernel gives them that type
+    /// (`__netif_receive_skb_core` of `net/core/dev.c`). Its own ARP ignores them too.
+    fn receive_waiting(&self) -> Result<Option<Vec<u8>>, Errno> {
+        let mut buffer = vec![0; FRAME_BYTES];
+        let mut parts = [IoSliceMut::new(&mut buffer)];
+        let message = recvmsg::<LinkAddr>(self.fd.as_raw_fd(), &mut parts, None, MsgFlags::MSG_DONTWAIT)?;
+        // nix returns no address of InfiniBand, which has no VLANs.
+        let of_another_host = message
+            .address
+            .is_some_and(|sender| sender.pkttype() == PACKET_OTHERHOST);
+        let length = message.bytes;
+        buffer.truncate(length);
+        Ok((!of_another_host).then_some(buffer))
     }
 
     #[expect(
@@ -198,3 +215,6 @@ impl LinkAddress {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -53,7 +53,7 @@ pub struct Claim {
 /// without neighbours (a loopback, a tunnel, an ipvlan child in L3 mode) returns `None` at once.
 ///
 /// # Errors
-/// As [`PacketSocket::receiver`] and [`PacketSocket::send`].
+/// As [`PacketSocket::arp_receiver`] and [`PacketSocket::send`].
 pub fn probe(link: &Link, addresses: &[IpAddr], replies: Option<&PacketSocket>) -> io::Result<Option<Claim>> {
     let probe = Probe {
         link,
@@ -65,15 +65,18 @@ pub fn probe(link: &Link, addresses: &[IpAddr], replies: Option<&PacketSocket>) 
         tracing::warn!(link = %link.name, ?addresses, "addresses not probed: the link has no neighbours");
         return Ok(None);
     }
-    let socket = PacketSocket::receiver(link.index)?;
+    let sockets = open_receivers(link.index, addresses)?;
     let _member = join_groups(link, addresses);
-    let receivers: Vec<&PacketSocket> = std::iter::once(&socket).chain(replies).collect();
+    let receivers: Vec<&PacketSocket> = sockets.iter().chain(replies).collect();
+    let Some(sender) = receivers.first() else {
+        return Ok(None);
+    };
     let pauses = match link.layer {
         LinkLayer::Infiniband => INFINIBAND_PAUSES,
         _ => PAUSES,
     };
     for pause in pauses {
-        questions.iter().try_for_each(|question| socket.send(question))?;
+        questions.iter().try_for_each(|question| sender.send(question))?;
         let deadline = Instant::now() + pause;
         while let Some(frame) = PacketSocket::receive(&receivers, deadline)? {
             if let Some(claim) = probe.claim(&frame) {
@@ -82,6 +85,18 @@ pub fn probe(link: &Link, addresses: &[IpAddr], replies: Option<&PacketSocket>) 
         }
     }
     Ok(None)
+}
+
+/// Opens one receiver for each family of `addresses`, because the close of each takes milliseconds.
+fn open_receivers(index: u32, addresses: &[IpAddr]) -> io::Result<Vec<PacketSocket>> {
+    let mut sockets = Vec::new();
+    if addresses.iter().any(IpAddr::is_ipv4) {
+        sockets.push(PacketSocket::arp_receiver(index)?);
+    }
+    if addresses.iter().any(IpAddr::is_ipv6) {
+        sockets.push(PacketSocket::ipv6_receiver(index)?);
+    }
+    Ok(sockets)
 }
 
 /// A random number: the standard library seeds its maps with bytes of the kernel, as an attacker must not know them.

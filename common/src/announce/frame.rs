@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 use crate::netlink::{IpvlanMode, Link, LinkInfo, LinkLayer};
-use crate::packet::{ETH_P_ARP, Frame};
+use crate::packet::{ETH_P_ARP, ETH_P_IPV6, Frame};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 pub(crate) const ETH_P_IP: u16 = 0x0800;
-pub(crate) const ETH_P_IPV6: u16 = 0x86dd;
 
 /// ARP hardware types (RFC 826 for Ethernet, RFC 4391 § 9.1.1 for InfiniBand).
 const ARP_ETHERNET: u16 = 1;

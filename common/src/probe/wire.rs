@@ -101,7 +101,7 @@ fn arp_claim(link: &Link, frame: &[u8]) -> Option<Claim> {
     // An ARP probe.
     let probes = sender.is_unspecified();
     let address = if probes {
-        // The kernel also delivers the probes that this link sent.
+        // A network may return a broadcast to its sender.
         (hardware != layer.own).then_some(target)?
     } else {
         sender
@@ -133,8 +133,7 @@ fn neighbour_claim(frame: &[u8], nonce: Nonce) -> Option<Claim> {
     match message[..2] {
         [NEIGHBOUR_ADVERTISEMENT, 0] => Some(claim(hardware_of(&options), false)),
         [NEIGHBOUR_SOLICITATION, 0] => {
-            // A host with an address looks for a neighbour. The link also receives the solicitations that it sent: from
-            // the kernel, and from a fabric that returns a multicast to its sender.
+            // A host with an address looks for a neighbour. A network may return a multicast to its sender.
             let probes = header[8..24] == [0; 16] && header[24..] == solicited_node(target).octets();
             (probes && nonce_of(&options) != Some(nonce)).then(|| claim(None, true))
         }

@@ -21,7 +21,7 @@ use crate::kernel::{Kernel, Side};
 use crate::plan::PodInterface;
 use crate::policy;
 use address::{prepare, route};
-use common::cni::{self, Attachment, CniResult, Delegate};
+use common::cni::{self, Attachment, CniResult, Delegate, UNFINISHED};
 use common::netlink::{Link, LinkChange};
 use common::undo::{NotUndone, Undo};
 use probe::{address, probe};
@@ -173,6 +173,8 @@ fn allocate(effects: &mut Effects<'_, '_>) -> Result<CniResult, Error> {
     effects.remember("release the addresses", |context| match &context.ipam {
         Some(_) if context.link_may_live => Err("the link that has them could not be deleted".to_owned()),
         Some(ipam) => ipam
+            .clone()
+            .with(UNFINISHED, true.into())
             .del(context.attachment, Some(context.netns))
             .map_err(|e| cni::error::causes(&e)),
         None => Ok(()),

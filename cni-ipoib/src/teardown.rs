@@ -18,7 +18,7 @@ use crate::node::Node;
 use crate::rdma::record;
 use crate::{device_info, policy};
 use common::cni::dispatch::Call;
-use common::cni::{self, Attachment, CniResult, Delegate};
+use common::cni::{self, Attachment, CniResult, Delegate, UNFINISHED};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -89,9 +89,11 @@ pub(crate) fn take_down(caller: &Caller<'_>, target: &DetachTarget<'_>) -> Resul
             target.note(pid);
             Ok(())
         };
-        Delegate::new(plugin, caller.call, caller.identity.delegate_timeout)?
-            .notifying(&note)
-            .del(target.attachment, target.netns)?;
+        let mut delegate = Delegate::new(plugin, caller.call, caller.identity.delegate_timeout)?;
+        if intent.is_some() && !target.done {
+            delegate = delegate.with(UNFINISHED, true.into());
+        }
+        delegate.notifying(&note).del(target.attachment, target.netns)?;
     }
     rdma?;
     Ok(links)

@@ -27,5 +27,5 @@ pub use env::Env;
 pub use error::{Code, Error};
 pub use id::{Attachment, ContainerId, IfName};
 pub use process::run_process;
-pub use result::{CniResult, Dns, Interface, IpConfig, PROBES, Route};
+pub use result::{CniResult, Dns, Interface, IpConfig, PROBES, Route, UNFINISHED};
 pub use version::Version;

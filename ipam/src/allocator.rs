@@ -47,8 +47,9 @@ pub struct Resting {
     pub pod: Option<String>,
     /// When its lease ended, on the kernel's clock.
     pub ended: Duration,
-    /// How long the lease lasted.
-    pub lasted: Duration,
+    /// Whether another host may have the address: it is the last choice, so that a retried pod does not get it again and
+    /// again.
+    pub is_doubtful: bool,
 }
 
 /// A pod whose main plugin probes addresses. It may get a resting address when no other address is left.
@@ -57,10 +58,6 @@ pub struct Prober<'p> {
     /// `namespace/name` of the pod, if the runtime named one.
     pub pod: Option<&'p str>,
 }
-
-/// A lease shorter than this probably ended because the probe found another host with its address. Such an
-/// address is the last choice, so that a retried pod does not get it again and again.
-pub(crate) const BRIEF: Duration = Duration::from_secs(10);
 
 /// The state of a store, as the allocator reads it.
 pub trait Occupancy {
@@ -267,7 +264,7 @@ fn early(set: &[Range], store: &impl Occupancy, prober: Prober) -> Result<Option
     let range_of = |ip: IpAddr| set.iter().find(|range| range.free().contains(bits(ip)));
     let rank = |resting: &Resting| {
         let is_pods_own = prober.pod.is_some() && resting.pod.as_deref() == prober.pod;
-        (resting.lasted < BRIEF, !is_pods_own, resting.ended, resting.ip)
+        (resting.is_doubtful, !is_pods_own, resting.ended, resting.ip)
     };
     let candidates = store.resting(family)?.into_iter();
     let best = candidates

@@ -20,7 +20,7 @@ use crate::range::Range;
 use crate::text::invalid;
 use common::cni::dispatch::Call;
 use common::cni::id::is_name;
-use common::cni::{Code, Conf, Dns, Error, PROBES, Route, Version};
+use common::cni::{Code, Conf, Dns, Error, PROBES, Route, UNFINISHED, Version};
 use raw::{RawConf, RawIpam};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -214,6 +214,11 @@ impl Config {
 /// Whether the main plugin declared that it probes. Results before 0.3.0 cannot mark addresses to probe.
 fn probes(conf: &Conf) -> bool {
     conf.version >= Version::V0_3_0 && conf.object.get(PROBES) == Some(&true.into())
+}
+
+/// Whether the main plugin declared in its DEL that its ADD did not succeed ([`UNFINISHED`]).
+pub(crate) fn is_unfinished(conf: &Conf) -> bool {
+    conf.object.get(UNFINISHED) == Some(&true.into())
 }
 
 /// Decodes the members that this plugin knows. An unset member may be null or empty, as templates write it.

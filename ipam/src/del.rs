@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! DEL: releases the addresses of an attachment, even if its configuration is not valid any more.
 
-use crate::config::Place;
+use crate::config::{Place, is_unfinished};
 use crate::store::{Lease, Node, Store};
 use common::cni::dispatch::Call;
 use common::cni::{Attachment, Error};
@@ -21,6 +21,9 @@ pub(crate) fn del(node: &Node, call: &Call, owner: &Attachment) -> Result<(), Er
         if let Some(lease) = locked.lease_of_other_network(owner) {
             log_kept(owner, &lease);
             return Ok(());
+        }
+        if is_unfinished(&call.conf) {
+            locked.note_unproven(owner)?;
         }
         let found = locked.release(owner)?.is_some();
         locked.release_unleased(owner, &reported(call))?;

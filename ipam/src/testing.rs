@@ -376,8 +376,14 @@ impl Fixture {
 
     /// Works on the store of this fixture's network, as the agent does.
     pub(crate) fn with_store<T>(&self, work: impl FnOnce(&Store) -> T) -> T {
-        let place = Place::read(&self.call(&json!({})).conf).unwrap();
-        work(&Store::new(&place, &self.node()).unwrap())
+        work(&Store::new(&self.store_place(), &self.node()).unwrap())
+    }
+
+    fn store_place(&self) -> Place {
+        match self.place.strip_prefix("pools/") {
+            Some(pool) => Place::of_pool(self.data_dir(), &pool.parse().unwrap()),
+            None => Place::read(&self.call(&json!({})).conf).unwrap(),
+        }
     }
 
     fn node(&self) -> Node<'_> {
@@ -390,12 +396,8 @@ impl Fixture {
 
     /// Ends the lease of `id` without DEL, as the agent does for a pod that is gone.
     pub(crate) fn release_without_del(&self, id: &str) -> Result<bool, Error> {
-        let place = match self.place.strip_prefix("pools/") {
-            Some(pool) => Place::of_pool(self.data_dir(), &pool.parse().unwrap()),
-            None => Place::of_ranges(self.data_dir(), self.place),
-        };
         let node = self.node();
-        let store = Store::new(&place, &node)?;
+        let store = Store::new(&self.store_place(), &node)?;
         let mut leases = store.leases()?.intact.into_iter();
         let Some(stored) = leases.find(|stored| stored.lease.owner == attachment(id)) else {
             return Ok(false);

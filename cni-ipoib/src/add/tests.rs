@@ -7,7 +7,7 @@ mod repair;
 
 use crate::mark::Mark;
 use crate::model::{Fault, Fixture, Ipam, Pod, State, attachment, ipoib};
-use common::cni::Code;
+use common::cni::{Code, UNFINISHED};
 use common::netlink::AddrGenMode;
 use serde_json::json;
 
@@ -30,6 +30,11 @@ fn at_every_request(fault: fn(usize) -> Fault, mut case: impl FnMut(usize) -> us
     number
 }
 
+/// Whether the last DEL of the IPAM plugin declared that ADD did not succeed.
+fn is_unfinished(fixture: &Fixture) -> bool {
+    fixture.ipam.conf_of("DEL").get(UNFINISHED) == Some(&json!(true))
+}
+
 fn a_failure_leaves_nothing(fixture: &Fixture, fault: fn(usize) -> Fault) {
     let before = fixture.kernel.state();
     let requests = at_every_request(fault, |number| {
@@ -49,12 +54,14 @@ fn a_failure_leaves_nothing(fixture: &Fixture, fault: fn(usize) -> Fault) {
                 assert_clean(fixture, &before, &case);
                 let asked = fixture.ipam.verbs();
                 assert!(asked.is_empty() || asked == ["ADD", "DEL"], "{case}: {asked:?}");
+                assert!(asked.is_empty() || is_unfinished(fixture), "{case}");
             }
             _ => {
                 added.unwrap();
                 fixture.kernel.fail(Fault::None);
                 fixture.del("c1").unwrap();
                 assert_clean(fixture, &before, "after DEL");
+                assert!(!is_unfinished(fixture), "ADD succeeded");
             }
         }
         log.len()
@@ -119,6 +126,20 @@ fn after_a_kill_at_any_step_del_finds_everything() {
     after_a_kill(&with_failing_del(), |fixture, case| {
         fixture.del("c1").expect(case);
     });
+}
+
+/// A link may wait long for carrier, so the age of its lease does not show that a probe has found the address free.
+#[test]
+fn del_declares_to_the_ipam_plugin_that_a_killed_add_did_not_succeed() {
+    let fixture = with_failing_del();
+    let dead = fixture.ipam.dir().join("dead");
+    std::fs::write(&dead, "").unwrap();
+    fixture.kernel.fail(Fault::Every("give"));
+    assert!(fixture.add("c1").is_err());
+    std::fs::remove_file(&dead).unwrap();
+    fixture.kernel.fail(Fault::None);
+    fixture.del("c1").unwrap();
+    assert!(is_unfinished(&fixture));
 }
 
 #[test]

@@ -83,6 +83,10 @@ pub struct IpConfig {
 /// [`IpConfig::probe`] is set, and fails ADD if another host answers.
 pub const PROBES: &str = "rdmanet.io/probes";
 
+/// The member of a delegated DEL by which a main plugin declares that its ADD did not succeed. The probe of an address
+/// then found another host, or came to no result.
+pub const UNFINISHED: &str = "rdmanet.io/unfinished";
+
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_false(value: &bool) -> bool {
     !*value

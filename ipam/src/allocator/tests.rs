@@ -87,7 +87,7 @@ impl Occupancy for Memory {
                 ip: *ip,
                 pod: Some(format!("ns/{ip}")),
                 ended: Duration::from_secs(100),
-                lasted: Duration::from_secs(60),
+                is_doubtful: false,
             })
             .collect())
     }

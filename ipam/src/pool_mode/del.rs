@@ -4,6 +4,7 @@
 
 use super::Pools;
 use crate::agent::{AskedBy, Pod, Request, Verb};
+use crate::config::is_unfinished;
 use crate::del::{log_kept, reported};
 use crate::pool::PoolName;
 use common::cni::dispatch::Call;
@@ -14,14 +15,29 @@ pub(crate) fn del(pools: &Pools, call: &Call, owner: &Attachment) -> Result<(), 
     let reported = reported(call);
     let mut first_error = None;
     for name in pools.all()? {
-        if let Err(error) = release(pools, &name, owner, &reported) {
+        let ended = Ended {
+            owner,
+            reported: &reported,
+            unfinished: is_unfinished(&call.conf),
+        };
+        if let Err(error) = release(pools, &name, &ended) {
             first_error.get_or_insert(super::of_pool(&name, error));
         }
     }
     first_error.map_or(Ok(()), Err)
 }
 
-fn release(pools: &Pools, name: &PoolName, owner: &Attachment, reported: &[IpAddr]) -> Result<(), Error> {
+/// What DEL knows of the attachment.
+struct Ended<'d> {
+    owner: &'d Attachment,
+    /// The addresses that ADD reported.
+    reported: &'d [IpAddr],
+    /// Whether the ADD of the main plugin did not succeed.
+    unfinished: bool,
+}
+
+fn release(pools: &Pools, name: &PoolName, ended: &Ended<'_>) -> Result<(), Error> {
+    let Ended { owner, reported, .. } = *ended;
     let store = pools.store(name)?;
     // A pool without anything of the attachment is skipped without waiting for its lock. Not so a pool of the
     // configuration: an ADD that was killed may have left an unfinished lease there. A DEL that was killed on a
@@ -39,6 +55,9 @@ fn release(pools: &Pools, name: &PoolName, owner: &Attachment, reported: &[IpAdd
     }
     let lease = locked.lease(owner).ok().flatten();
     let asking = locked.is_asking(owner);
+    if ended.unfinished {
+        locked.note_unproven(owner)?;
+    }
     let released = locked.release(owner)?;
     locked.release_unleased(owner, reported)?;
     if asking {

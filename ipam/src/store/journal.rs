@@ -203,7 +203,7 @@ impl Locked<'_> {
         let rested = !ips.is_empty() && self.stamp(&removing)?;
         let content = self.store.node.disk.read(&removing).unwrap_or_default();
         let lease = Lease::from_file(&content).ok();
-        if let (Some(lease), Some(ended)) = (&lease, ended(&content)) {
+        if let (Some(lease), Some(ended), false) = (&lease, ended(&content), is_without_del(&content)) {
             self.note_used(lease, ended);
         }
         let objects = lease.map(|lease| self.objects_of(&lease)).unwrap_or_default();
@@ -254,7 +254,7 @@ impl Locked<'_> {
         full_is_false(moved, "hand over", path)
     }
 
-    /// Writes into the lease in `path` that no DEL ends it. The lease still exists then, because a process may die
+    /// Writes into the lease in `path` that no DEL ends it, or only that of a failed ADD. The lease still exists then, because a process may die
     /// between this line and the end. On a full disk the mark is lost, as the rest is.
     pub(super) fn note_without_del(&self, path: &Path) -> Result<(), Error> {
         let Store { node, .. } = self.store;
@@ -266,6 +266,19 @@ impl Locked<'_> {
             .map_err(|e| Error::caused(Code::INTERNAL, "cannot write the end of the lease as JSON", &e))?;
         let appended = node.disk.append(path, &after(&content, line));
         full_is_false(appended, "write to", path).map(drop)
+    }
+
+    /// Notes that no probe has shown the addresses of `owner` to be free: its ADD did not succeed, at whatever time it ended.
+    ///
+    /// # Errors
+    /// [`Code::IO`].
+    pub(crate) fn note_unproven(&self, owner: &Attachment) -> Result<(), Error> {
+        let path = self.store.lease_path(owner);
+        let lease = self.store.lease_in(&path);
+        if lease.is_some_and(|lease| lease.result.ips.iter().any(|ip| ip.probe)) {
+            self.note_without_del(&path)?;
+        }
+        Ok(())
     }
 
     /// Writes the end into a lease. On a full disk the addresses skip their rest: DEL must not fail for that.

@@ -125,6 +125,7 @@ impl Locked<'_> {
         let (path, new) = (self.store.pool_path(), self.store.network.join("pool.json.new"));
         let disk = self.store.node.disk;
         let content = pool.to_bytes()?;
+        self.forget_other_blocks(self.pool().ok().flatten().as_ref(), pool)?;
         disk.create(&new, &content)
             .map_err(|e| failed("write", &new, &e))?;
         disk.sync(&new).map_err(|e| failed("sync", &new, &e))?;

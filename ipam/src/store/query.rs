@@ -4,7 +4,7 @@
 use super::error::{failed, is_full};
 use super::lease::{Lease, ended, is_without_del};
 use super::{Locked, Store};
-use crate::allocator::{BRIEF, Occupancy, Occupied, Resting, State};
+use crate::allocator::{Occupancy, Occupied, Resting, State};
 use crate::interval::IntervalSet;
 use crate::range::{Family, Range, bits, single};
 use common::cni::{Attachment, Code, ContainerId, Error, IfName};
@@ -77,11 +77,12 @@ impl Occupancy for Locked<'_> {
         let of = |ip: IpAddr| {
             let content = node.disk.read(&self.store.resting_path(ip)).ok()?;
             let (lease, ended) = (Lease::from_file(&content).ok()?, ended(&content)?);
+            let lasted = ended.saturating_sub(lease.since_boot);
             Some(Resting {
                 ip,
                 pod: lease.sandbox.pod,
                 ended,
-                lasted: ended.saturating_sub(lease.since_boot),
+                is_doubtful: lasted < BRIEF || is_without_del(&content),
             })
         };
         let mut found = Vec::new();
@@ -106,11 +107,15 @@ impl Occupancy for Locked<'_> {
     }
 }
 
+/// A lease shorter than this probably ended because the probe found another host with its address. A main plugin that
+/// is killed during the probe does not declare it ([`common::cni::UNFINISHED`]).
+pub(super) const BRIEF: Duration = Duration::from_secs(10);
+
 /// How long the record of a brief lease with a probe is kept.
 const KEPT: Duration = Duration::from_secs(3600);
 
-/// Whether another host may still use `ip`, by the file of its last lease: no DEL ended that lease, or its probe probably
-/// found another host, because it was brief.
+/// Whether another host may still use `ip`, by the file of its last lease: no DEL ended that lease, or only that of a
+/// failed ADD, or its probe probably found another host, because it was brief.
 fn is_doubtful(content: &[u8], ip: IpAddr) -> bool {
     let Ok(lease) = Lease::from_file(content) else {
         return false;

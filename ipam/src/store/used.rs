@@ -7,12 +7,16 @@
 //! ```
 //!
 //! Invariant: an address is recorded only after a lease of it lasted for [`BRIEF`], and under the epoch of
-//! its block. A lost record costs one probe.
+//! its block. The records of a block end with its ownership, because its epoch may come again. A lost record costs one
+//! probe.
 
+use super::error::failed;
 use super::lease::Lease;
+use super::query::BRIEF;
 use super::{Locked, Store};
-use crate::allocator::BRIEF;
-use crate::pool::Block;
+use crate::pool::{Block, PoolFile};
+use common::cni::Error;
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -54,22 +58,20 @@ impl Locked<'_> {
         for ip in probed {
             let block = blocks.iter().find(|block| block.cidr.contains(ip));
             if let Some(block) = block.filter(|block| block.epoch > 1 && !self.has_used(block, ip)) {
-                self.append_used(block, ip, &blocks);
+                self.append_used(block, ip);
             }
         }
     }
 
-    fn append_used(&self, block: &Block, ip: IpAddr, blocks: &[Block]) {
+    fn append_used(&self, block: &Block, ip: IpAddr) {
         let disk = self.store.node.disk;
         let directory = self.store.used_directory();
         let path = directory.join(name(block));
         let line = format!("{ip}\n");
         let appended = match disk.append(&path, line.as_bytes()) {
-            Err(e) if e.kind() == ErrorKind::NotFound => {
-                self.forget_other_blocks(blocks);
-                disk.make_directory(&directory)
-                    .and_then(|()| disk.create(&path, line.as_bytes()))
-            }
+            Err(e) if e.kind() == ErrorKind::NotFound => disk
+                .make_directory(&directory)
+                .and_then(|()| disk.create(&path, line.as_bytes())),
             other => other,
         };
         if let Err(e) = appended {
@@ -77,15 +79,29 @@ impl Locked<'_> {
         }
     }
 
-    /// Removes the records of blocks and epochs that are not this node's any more.
-    fn forget_other_blocks(&self, blocks: &[Block]) {
+    /// Removes the records of all blocks that are not both in `before` and in `after`, with their epochs. Call it before
+    /// `after` becomes the file of the pool.
+    ///
+    /// # Errors
+    /// [`common::cni::Code::IO`].
+    pub(super) fn forget_other_blocks(
+        &self,
+        before: Option<&PoolFile>,
+        after: &PoolFile,
+    ) -> Result<(), Error> {
         let disk = self.store.node.disk;
         let directory = self.store.used_directory();
-        for found in disk.list(&directory, usize::MAX).unwrap_or_default() {
-            if !blocks.iter().any(|block| found == *name(block)) {
-                // A file that stays is removed with the next block that changes hands.
-                let _ = disk.unlink(&directory.join(found));
-            }
+        let names = |pool: &PoolFile| -> BTreeSet<String> { pool.blocks.iter().map(name).collect() };
+        let stay = &before.map(names).unwrap_or_default() & &names(after);
+        let mut others = disk.list(&directory, usize::MAX).unwrap_or_default();
+        others.retain(|found| found.to_str().is_none_or(|found| !stay.contains(found)));
+        for found in &others {
+            self.remove(&directory.join(found))?;
         }
+        if others.is_empty() {
+            return Ok(());
+        }
+        // A power loss must not restore them beside the new file of the pool.
+        disk.sync(&directory).map_err(|e| failed("sync", &directory, &e))
     }
 }

@@ -3,9 +3,10 @@
 
 use super::{Agent, fixture, pool, refused, write};
 use crate::agent::{Reply, Verb};
+use crate::pool::PoolFile;
 use crate::testing::{Fixture, attachment};
 use common::cni::dispatch::Plugin;
-use common::cni::{Code, Error, PROBES};
+use common::cni::{Code, Error, PROBES, UNFINISHED};
 use serde_json::json;
 use std::path::Path;
 use std::time::Duration;
@@ -117,7 +118,7 @@ fn an_address_of_a_taken_over_block_is_probed_until_used_here() {
     );
     assert_eq!(used("c", 60), given("10.0.0.33", false));
     file.blocks[0].epoch = 3;
-    write(fixture.data_dir(), &file);
+    write_as_agent(&fixture, &file);
     assert_eq!(
         used("d", 60),
         given("10.0.0.33", true),
@@ -129,6 +130,66 @@ fn an_address_of_a_taken_over_block_is_probed_until_used_here() {
         1,
         "the old epoch is discarded"
     );
+}
+
+/// Writes the pool as the agent does.
+fn write_as_agent(fixture: &Fixture, pool: &PoolFile) {
+    fixture.with_store(|store| store.enter().unwrap().write_pool(pool).unwrap());
+}
+
+/// The epoch of a block starts anew when its object is deleted. Another node may have had the block since.
+#[test]
+fn a_block_that_comes_back_with_the_same_epoch_is_probed_again() {
+    let mut with_block = pool("rail0", &["10.0.0.33/32"]);
+    with_block.blocks[0].epoch = 2;
+    with_block.cooldown_seconds = 0;
+    let fixture = fixture(&with_block);
+    let used = |id: &str| {
+        let given = add(&fixture, id).unwrap();
+        fixture.pass(Duration::from_secs(60));
+        fixture.del(id).unwrap();
+        given
+    };
+    assert_eq!(used("a"), given("10.0.0.33", true));
+    write_as_agent(&fixture, &with_block);
+    assert_eq!(used("b"), given("10.0.0.33", false), "the block stayed");
+    let without = PoolFile {
+        blocks: Vec::new(),
+        ..with_block.clone()
+    };
+    write_as_agent(&fixture, &without);
+    write_as_agent(&fixture, &with_block);
+    assert_eq!(used("c"), given("10.0.0.33", true));
+}
+
+/// The main plugin waits longer for carrier than a brief lease lasts, and then removes the attachment without a probe.
+#[test]
+fn an_address_of_a_failed_add_is_probed_again_however_long_the_add_took() {
+    let mut taken_over = pool("rail0", &["10.0.0.33/32"]);
+    taken_over.blocks[0].epoch = 2;
+    taken_over.cooldown_seconds = 0;
+    for fixture in [without_del(), fixture(&taken_over)] {
+        for id in ["b", "c"] {
+            assert_eq!(add(&fixture, id).unwrap(), given("10.0.0.33", true), "{id}");
+            fixture.pass(Duration::from_secs(300));
+            let failed = fixture.call(&json!({PROBES: true, UNFINISHED: true}));
+            let del = fixture
+                .plugin
+                .del(&failed, &attachment(id), Some(Path::new("/netns")));
+            del.unwrap();
+            fixture.pass(Duration::from_secs(31));
+        }
+    }
+}
+
+#[test]
+fn an_address_that_needed_no_probe_needs_none_after_a_failed_add() {
+    let fixture = fixture(&pool("rail0", &["10.0.0.33/32"]));
+    assert_eq!(add(&fixture, "a").unwrap(), given("10.0.0.33", false));
+    let failed = fixture.call(&json!({PROBES: true, UNFINISHED: true}));
+    fixture.plugin.del(&failed, &attachment("a"), None).unwrap();
+    fixture.pass(Duration::from_secs(31));
+    assert_eq!(add(&fixture, "b").unwrap(), given("10.0.0.33", false));
 }
 
 /// A node with one address, whose lease the agent ended without DEL. The address has rested.

@@ -223,4 +223,4 @@ pub fn full_name(object: &impl ResourceExt) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 
 /// A client of a server that gives this response to its only request.
-fn client(response: &'static str) -> Client {
+pub(crate) fn client(response: &'static str) -> Client {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {

@@ -6,14 +6,16 @@
 //! again.
 
 use super::{check_outcome, confirmed};
+use crate::cluster::server_time;
 use crate::cluster::snapshot::{Block, Snapshot, bound_pod};
 use crate::output::{CommandError, Outcome, Output};
 use api::deadline::Deadline;
 use api::requests::Requests;
 use api::{AddressState, BlockState, IpAddress, IpBlock};
+use k8s_openapi::jiff::Timestamp;
 use kube::{Client, ResourceExt};
 use serde_json::json;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// The quarantine if the block does not record that of its owner.
 const QUARANTINE: Duration = Duration::from_secs(600);
@@ -71,8 +73,13 @@ pub(super) async fn release(
 ) -> Result<Output, CommandError> {
     require_gone(snapshot, node)?;
     let orphans = Orphans::of(snapshot, node);
-    for block in &orphans.blocks {
-        require_quarantine(block, SystemTime::now())?;
+    if !orphans.blocks.is_empty() {
+        // The clock of this machine may be set to another time.
+        let now = server_time(client).await?;
+        orphans
+            .blocks
+            .iter()
+            .try_for_each(|block| require_quarantine(block, now))?;
     }
     let evidence = orphans.describe();
     if evidence.is_empty() {
@@ -117,19 +124,15 @@ fn require_gone(snapshot: &Snapshot, node: &str) -> Result<(), CommandError> {
 }
 
 /// Until the quarantine is over, the machine might allocate from the block right after it starts.
-fn require_quarantine(block: &IpBlock, now: SystemTime) -> Result<(), CommandError> {
+fn require_quarantine(block: &IpBlock, now: Timestamp) -> Result<(), CommandError> {
     let seconds = block
         .spec
         .quarantine_seconds
         .and_then(|seconds| u64::try_from(seconds).ok());
     let quarantine = seconds.map_or(QUARANTINE, Duration::from_secs);
-    let since = block
-        .spec
-        .orphaned
-        .as_ref()
-        .map(|orphaned| SystemTime::from(orphaned.since.0));
+    let since = block.spec.orphaned.as_ref().map(|orphaned| orphaned.since.0);
     let age = since
-        .and_then(|since| now.duration_since(since).ok())
+        .and_then(|since| Duration::try_from(now.duration_since(since)).ok())
         .unwrap_or_default();
     let left = quarantine.saturating_sub(age);
     if left.is_zero() {

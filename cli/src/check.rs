@@ -8,7 +8,7 @@
 
 use crate::allocations::{Allocation, Evidence, allocations};
 use crate::cluster::pods::PodFacts;
-use crate::cluster::snapshot::{Block, Pool, Snapshot, bound_pod, work};
+use crate::cluster::snapshot::{Block, Pool, Snapshot, bound_pod, is_unread, work};
 use crate::output::{CommandError, Finding, Outcome, Output, Severity};
 use api::convert::in_use;
 use api::links::reason;
@@ -359,10 +359,11 @@ fn leaks(snapshot: &Snapshot) -> Vec<Finding> {
     leaked.collect()
 }
 
-/// Blocks of nodes on which no agent runs any more, for instance after the `nodeSelector` of the `DaemonSet` was
-/// narrowed. The plugin of such a node still allocates from these blocks, so only the node's agent can return them.
+/// Blocks of nodes on which no agent is ready, for instance after the `nodeSelector` of the `DaemonSet` was narrowed, or
+/// while its new image cannot start. The plugin of such a node still allocates from these blocks, so only the node's
+/// agent can return them.
 fn without_agent(snapshot: &Snapshot) -> Vec<Finding> {
-    if snapshot.agents.is_empty() {
+    if !snapshot.has_any_agent() {
         return without_any_agent(snapshot).into_iter().collect();
     }
     let mut by_node: BTreeMap<&str, Vec<&Block>> = BTreeMap::new();
@@ -382,17 +383,17 @@ fn without_agent(snapshot: &Snapshot) -> Vec<Finding> {
             "deserted",
             node,
             format!(
-                "has {} blocks ({} addresses in use in the last report), and no agent runs there to return them",
+                "has {} blocks ({} addresses in use in the last report), and no agent is ready there to return them",
                 blocks.len(),
                 used
             ),
-            "let the DaemonSet rdmanet-agent run on the node again (nodeSelector, tolerations); to free its blocks, first exclude the node in spec.nodeSelector of the pools",
+            "see the agent's pod (kubectl -n rdmanet-system get pods -o wide) and its log; without a pod, let the DaemonSet rdmanet-agent run on the node again (nodeSelector, tolerations); to free its blocks, first exclude the node in spec.nodeSelector of the pools",
         )
     };
     by_node.into_iter().map(report).collect()
 }
 
-/// One finding for a cluster whose nodes have blocks and which has no agent.
+/// One finding for a cluster whose nodes have blocks and of which no agent is ready.
 fn without_any_agent(snapshot: &Snapshot) -> Option<Finding> {
     let owners = snapshot
         .blocks()
@@ -405,10 +406,10 @@ fn without_any_agent(snapshot: &Snapshot) -> Option<Finding> {
             "deserted",
             "cluster",
             format!(
-                "{} nodes have blocks, and the cluster has no agent to claim more, to return them or to collect what a lost DEL leaves",
+                "{} nodes have blocks, and no agent of the cluster is ready to claim more, to return them or to collect what a lost DEL leaves",
                 nodes.len()
             ),
-            "let the DaemonSet rdmanet-agent run (its pods have the label app.kubernetes.io/name=rdmanet-agent); a removal deletes the pools first (docs/install.md, Removal)",
+            "see its pods (kubectl -n rdmanet-system get pods -l app.kubernetes.io/name=rdmanet-agent) and their logs; without pods, let the DaemonSet rdmanet-agent run; a removal deletes the pools first (docs/install.md, Removal)",
         )
     })
 }
@@ -420,7 +421,14 @@ fn pools(snapshot: &Snapshot) -> Vec<Finding> {
         let serves = conditions
             .clone()
             .any(|one| one.type_ == condition::SERVING && one.status == "True");
+        let is_unread = is_unread(&pool.object);
+        if is_unread {
+            found.push(unread(pool, serves));
+        }
         for one in conditions {
+            if is_unread && one.type_ == condition::READY {
+                continue;
+            }
             let level = match (one.type_.as_str(), one.status.as_str()) {
                 // Pods get addresses according to an earlier spec.
                 (condition::READY, "False") if serves => Severity::Warn,
@@ -450,6 +458,24 @@ fn pools(snapshot: &Snapshot) -> Vec<Finding> {
     found
 }
 
+/// A pool whose current spec no controller has read. `serves`: nodes allocate according to an earlier one.
+fn unread(pool: &Pool, serves: bool) -> Finding {
+    let level = if serves { Severity::Warn } else { Severity::Fail };
+    let generation = pool.object.metadata.generation.unwrap_or_default();
+    let effect = if serves {
+        "pods get addresses according to an earlier one"
+    } else {
+        "pods get no address of the pool"
+    };
+    problem(
+        level,
+        "pool",
+        format!("{} {}", pool.name(), condition::READY),
+        format!("no controller has read generation {generation} of its spec: {effect}"),
+        "wait a minute; if the problem stays, no controller runs: kubectl -n rdmanet-system get pods,leases",
+    )
+}
+
 /// Nodes whose pods have lost a link or will lose it with the next failure, and nodes whose condition no agent updates.
 fn links(snapshot: &Snapshot) -> impl Iterator<Item = Finding> {
     snapshot.links.iter().filter_map(|(node, condition)| {
@@ -459,10 +485,10 @@ fn links(snapshot: &Snapshot) -> impl Iterator<Item = Finding> {
                 "links",
                 node,
                 format!(
-                    "LinksReady is {} ({}: {}), and no agent runs on the node to update it",
+                    "LinksReady is {} ({}: {}), and no agent is ready on the node to update it",
                     condition.status, condition.reason, condition.message
                 ),
-                "let the DaemonSet rdmanet-agent run on the node again, or remove the condition (docs/install.md, Removal)",
+                "see the agent's pod (kubectl -n rdmanet-system get pods -o wide) and its log; without a pod, let the DaemonSet rdmanet-agent run on the node again, or remove the condition (docs/install.md, Removal)",
             ));
         }
         let level = match (condition.status.as_str(), condition.reason.as_str()) {

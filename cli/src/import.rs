@@ -17,7 +17,8 @@
 //!
 //! Invariant: nothing of the old plugin is changed.
 //!
-//! Input that cannot be parsed is reported and not imported. Each step can be repeated.
+//! Input that cannot be parsed is reported and not imported. So is a pool whose step the API server refuses, and the
+//! other pools go on. Each step can be repeated.
 
 pub mod annotation;
 pub mod apply;
@@ -38,14 +39,14 @@ use crate::table::{Table, wrapped};
 use kube::Client;
 use plan::{PlanOptions, plan};
 use serde_json::{Value, json};
-use source::SourceData;
+use source::{Refusal, SourceData};
 use std::fmt::Write;
 use step::{Action, Step};
 
 /// Does the next step of every pool that is imported.
 ///
 /// # Errors
-/// The cluster does not respond, or a pool has changed in between.
+/// The cluster does not respond.
 pub async fn run(client: &Client, options: &Import) -> Result<Output, CommandError> {
     // An ADD that has ended by now has left its allocation in what is read afterwards.
     let now = server_time(client).await?;
@@ -64,14 +65,35 @@ pub async fn run(client: &Client, options: &Import) -> Result<Output, CommandErr
     let (mut steps, refused) = plan(&data, &snapshot, &outlook);
     data.refused.extend(refused);
     if !options.dry_run {
-        for step in &mut steps {
-            apply::apply(client, step).await?;
-            if step.action == Action::Write && step.state() != "closed" {
-                step.unready = apply::wait_accepted(client, &step.pool).await?;
+        let refused;
+        (steps, refused) = apply_all(client, steps).await?;
+        data.refused.extend(refused);
+    }
+    Ok(answer(&data, &steps, options))
+}
+
+/// Applies the steps. Returns those that were done, and the reasons for the others.
+async fn apply_all(client: &Client, steps: Vec<Step>) -> Result<(Vec<Step>, Vec<Refusal>), CommandError> {
+    let (mut done, mut refused) = (Vec::new(), Vec::new());
+    for mut step in steps {
+        match apply_one(client, &mut step).await {
+            Ok(()) => done.push(step),
+            Err(why) => {
+                // Without a response, no other step can be done.
+                server_time(client).await?;
+                refused.push(Refusal::new(format!("pool {}", step.pool), why.to_string()));
             }
         }
     }
-    Ok(answer(&data, &steps, options))
+    Ok((done, refused))
+}
+
+async fn apply_one(client: &Client, step: &mut Step) -> Result<(), CommandError> {
+    apply::apply(client, step).await?;
+    if step.action == Action::Write && step.state() != "closed" {
+        step.unready = apply::wait_accepted(client, &step.pool).await?;
+    }
+    Ok(())
 }
 
 fn answer(data: &SourceData, steps: &[Step], options: &Import) -> Output {

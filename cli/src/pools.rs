@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `rdmanet pools` and `rdmanet blocks`.
 
-use crate::cluster::snapshot::{Block, Pool, Snapshot};
+use crate::cluster::snapshot::{Block, Pool, Snapshot, is_unread};
 use crate::output::{CommandError, Outcome, Output};
 use crate::table::{Table, wrapped};
 use api::condition;
@@ -92,11 +92,14 @@ fn condition_of<'p>(pool: &'p Pool, kind: &str) -> Option<(&'p str, &'p str, &'p
     Some((&found.status, &found.reason, &found.message))
 }
 
+/// The status of the condition `Ready` and its reason. A condition about an earlier spec counts as unknown, as for
+/// kstatus.
 fn readiness(pool: &Pool) -> (&str, &str) {
-    condition_of(pool, condition::READY).map_or(
-        ("Unknown", "the controller has not read the pool yet"),
-        |(status, reason, _)| (status, reason),
-    )
+    match condition_of(pool, condition::READY) {
+        Some((status, reason, _)) if !is_unread(&pool.object) => (status, reason),
+        Some(_) => ("Unknown", "the controller has not read the current spec yet"),
+        None => ("Unknown", "the controller has not read the pool yet"),
+    }
 }
 
 /// The conditions that are in force and need attention.

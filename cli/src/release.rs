@@ -177,7 +177,7 @@ fn evidence_of_object(
     let name = pod.unwrap_or_else(|| "unknown".to_owned());
     let node = &spec.node;
     // If the Node was registered again, the containers of the machine may still run. Its agent sees them.
-    let has_agent = snapshot.agents.contains(&node.node);
+    let has_agent = snapshot.agents.contains_key(&node.node);
     let registered = snapshot.nodes.get(&node.node);
     if registered.is_none_or(|uid| *uid != node.node_uid && !has_agent) {
         return Ok(format!(

@@ -82,7 +82,7 @@ pub(crate) fn with(blocks: &[Value], addresses: &[Value]) -> Snapshot {
     snapshot.nodes = ["a", "b"]
         .map(|name| (name.to_owned(), format!("{name}-uid")))
         .into();
-    snapshot.agents = snapshot.nodes.keys().cloned().collect();
+    snapshot.agents = snapshot.nodes.keys().map(|node| (node.clone(), true)).collect();
     snapshot
 }
 

@@ -192,7 +192,7 @@ fn a_rail_without_carrier_is_a_warning_and_a_degraded_bond_is_info() {
     ]
     .map(|(node, says)| (node.to_owned(), says))
     .into();
-    cluster.agents = cluster.links.keys().cloned().collect();
+    cluster.agents = cluster.links.keys().map(|node| (node.clone(), true)).collect();
     let found: Vec<_> = problems(&cluster)
         .into_iter()
         .filter(|problem| problem.kind == "links")
@@ -233,7 +233,7 @@ fn a_link_condition_that_no_agent_updates_is_reported() {
         [(
             Severity::Warn,
             "b".to_owned(),
-            "LinksReady is True (LinksUp: ib0 has carrier), and no agent runs on the node to update it"
+            "LinksReady is True (LinksUp: ib0 has carrier), and no agent is ready on the node to update it"
                 .to_owned()
         )]
     );
@@ -249,10 +249,52 @@ fn blocks_of_a_node_without_an_agent_are_reported() {
             .collect()
     };
     assert!(deserted(&snapshot).is_empty());
+    // Its pod is there, and the kubelet restarts it again and again.
+    snapshot.agents.insert("b".to_owned(), false);
+    assert_eq!(deserted(&snapshot), ["b"]);
     snapshot.agents.remove("b");
     assert_eq!(deserted(&snapshot), ["b"]);
+    snapshot.agents.insert("a".to_owned(), false);
+    assert_eq!(deserted(&snapshot), ["cluster"]);
     snapshot.agents.remove("a");
     assert_eq!(deserted(&snapshot), ["cluster"]);
+}
+
+/// The controller cannot start, and a pool was created or changed meanwhile.
+#[test]
+fn a_pool_whose_spec_no_controller_has_read_is_reported() {
+    let mut snapshot = cluster();
+    let reported = |snapshot: &Snapshot| -> Vec<(Severity, String, String)> {
+        let all = problems(snapshot).into_iter();
+        all.filter(|one| one.kind == "pool")
+            .map(|one| (one.level, one.subject, one.text))
+            .collect()
+    };
+    let shown = |snapshot: &Snapshot| {
+        let json = crate::pools::pools(snapshot, None).unwrap().json;
+        json["pools"][0]["ready"].clone()
+    };
+    assert_eq!((reported(&snapshot), shown(&snapshot)), (vec![], json!(true)));
+    snapshot.pools[0].object.metadata.generation = Some(2);
+    let serving = json!({ "type": "Serving", "status": "True", "reason": "Serving", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z" });
+    let conditions = &mut snapshot.pools[0].object.status.as_mut().unwrap().conditions;
+    conditions.push(serde_json::from_value(serving).unwrap());
+    let text =
+        "no controller has read generation 2 of its spec: pods get addresses according to an earlier one";
+    assert_eq!(
+        reported(&snapshot),
+        [(Severity::Warn, "rail0 Ready".to_owned(), text.to_owned())]
+    );
+    assert_eq!(shown(&snapshot), json!(false));
+    // The default of the definition: no controller has ever seen the pool.
+    let new = json!({ "observedGeneration": -1 });
+    snapshot.pools[0].object.metadata.generation = Some(1);
+    snapshot.pools[0].object.status = Some(serde_json::from_value(new).unwrap());
+    let text = "no controller has read generation 1 of its spec: pods get no address of the pool";
+    assert_eq!(
+        reported(&snapshot),
+        [(Severity::Fail, "rail0 Ready".to_owned(), text.to_owned())]
+    );
 }
 
 /// A healthy cluster of pool `rail0`: each node has one block and ten pods, and one of the pods has an address object.
@@ -279,7 +321,7 @@ fn healthy(nodes: u32) -> Snapshot {
     );
     let names = (1..=nodes).map(|node| format!("n{node}"));
     cluster.nodes = names.map(|name| (name.clone(), format!("{name}-uid"))).collect();
-    cluster.agents = cluster.nodes.keys().cloned().collect();
+    cluster.agents = cluster.nodes.keys().map(|node| (node.clone(), true)).collect();
     let of_node = |node: u32| {
         (0..10).map(move |number| {
             pod(

@@ -11,7 +11,7 @@ use crate::output::CommandError;
 use api::accepted_pool::AcceptedPool;
 use api::links::kind::LINKS_READY;
 use api::requests::{NodeCondition, conditions};
-use api::{IpAddress, IpBlock, IpPool, Range};
+use api::{IpAddress, IpBlock, IpPool, Range, condition};
 use ipnetwork::IpNetwork;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};
@@ -35,8 +35,8 @@ pub struct Snapshot {
     pub nodes: BTreeMap<String, String>,
     /// The condition about links that the agent of each node wrote, by node. Nodes without such links are missing.
     pub links: BTreeMap<String, NodeCondition>,
-    /// The nodes with a pod of the agent, found by the label in our manifests.
-    pub agents: BTreeSet<String>,
+    /// The nodes with a pod of the agent, found by the label in our manifests, and whether it is ready.
+    pub agents: BTreeMap<String, bool>,
     /// All pods, with or without networks. A pod that is missing here does not exist.
     pub pods: Objects<PodFacts>,
     /// The pools that each network (`namespace/name`) allocates from.
@@ -152,6 +152,26 @@ pub fn bound_pod(address: &IpAddress) -> Option<String> {
 pub fn kept_for(address: &IpAddress) -> Option<String> {
     let holder = address.spec.holder.as_ref()?;
     Some(format!("{}/{}", holder.namespace, holder.pod))
+}
+
+/// Whether the controller has not read the current spec of `pool`. The conditions then describe an earlier one.
+pub fn is_unread(pool: &IpPool) -> bool {
+    let observed = pool.status.as_ref().and_then(|status| status.observed_generation);
+    observed.unwrap_or_default() < pool.metadata.generation.unwrap_or_default()
+}
+
+/// Why the controller has not accepted the current spec of `pool`; `None` if it has.
+pub fn unready(pool: &IpPool) -> Option<String> {
+    let conditions = pool.status.iter().flat_map(|status| &status.conditions);
+    let mut ready = conditions.filter(|one| one.type_ == condition::READY);
+    match ready.next().filter(|_| !is_unread(pool)) {
+        Some(ready) if ready.status == "True" => None,
+        Some(ready) => Some(format!(
+            "its condition Ready is {} ({}): {}",
+            ready.status, ready.reason, ready.message
+        )),
+        None => Some("the controller has not read its spec yet".to_owned()),
+    }
 }
 
 /// The configuration of a definition, as text.
@@ -274,21 +294,19 @@ impl Snapshot {
             }
         }
         let pods: Vec<Pod> = list(&Api::all(client.clone()), "Pods", wanted).await?;
-        let is_agent = |pod: &&Pod| {
-            let label = pod.labels().get("app.kubernetes.io/name");
-            label.is_some_and(|name| name == "rdmanet-agent")
-        };
-        let agents = pods.iter().filter(is_agent);
-        self.agents = agents
-            .filter_map(|pod| pod.spec.as_ref()?.node_name.clone())
-            .collect();
+        self.agents = agents(&pods);
         self.pods = pods.iter().map(PodFacts::of).collect();
         Ok(())
     }
 
-    /// Whether an agent runs on `node`. A cluster without any agent is reported once, not for each of its nodes.
+    /// Whether the agent of some node is ready.
+    pub fn has_any_agent(&self) -> bool {
+        self.agents.values().any(|is_ready| *is_ready)
+    }
+
+    /// Whether the agent of `node` is ready. A cluster without any such agent is reported once, not for each of its nodes.
     pub fn has_agent(&self, node: &str) -> bool {
-        self.agents.is_empty() || self.agents.contains(node)
+        !self.has_any_agent() || self.agents.get(node).is_some_and(|is_ready| *is_ready)
     }
 
     /// The pool of this name.
@@ -352,6 +370,29 @@ impl Snapshot {
     pub fn spaces(&self) -> BTreeSet<&str> {
         self.pools.iter().map(Pool::space).collect()
     }
+}
+
+/// The nodes of the pods of the agent, and whether one of these is ready. While a pod is replaced, a node has two.
+fn agents(pods: &[Pod]) -> BTreeMap<String, bool> {
+    let mut all = BTreeMap::new();
+    for pod in pods {
+        let label = pod.labels().get("app.kubernetes.io/name");
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
+        if let (Some("rdmanet-agent"), Some(node)) = (label.map(String::as_str), node) {
+            *all.entry(node).or_default() |= is_ready(pod);
+        }
+    }
+    all
+}
+
+/// Whether the kubelet reports the pod as ready, and nobody has deleted it.
+fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod
+        .status
+        .iter()
+        .flat_map(|status| status.conditions.iter().flatten());
+    let mut ready = conditions.filter(|one| one.type_ == "Ready" && one.status == "True");
+    pod.metadata.deletion_timestamp.is_none() && ready.next().is_some()
 }
 
 #[cfg(test)]

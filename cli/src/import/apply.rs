@@ -3,10 +3,10 @@
 //! can be repeated.
 
 use super::annotation::BEFORE;
-use super::plan::{annotation, unready};
+use super::plan::annotation;
 use super::source::Network;
 use super::step::{Action, Step};
-use crate::cluster::snapshot::{config_of, definition};
+use crate::cluster::snapshot::{config_of, definition, unready};
 use crate::cluster::{explain, explain_write};
 use crate::output::CommandError;
 use api::IpPool;

@@ -6,11 +6,10 @@ use super::in_use::{Allocations, NETWORK_STATUS, classify};
 use super::overlap::NamedRanges;
 use super::source::{Group, Network, Refusal, SourceAllocation, SourceData};
 use super::step::{Action, EXCLUSIONS, Step, are_own};
-use crate::cluster::snapshot::{Snapshot, pools_of, subnets};
+use crate::cluster::snapshot::{Pool, Snapshot, pools_of, subnets, unready};
 use crate::interval::{format_interval, merged};
 use api::accepted_pool::AcceptedPool;
-use api::pool::condition::READY;
-use api::{Allocation as Mode, BlockSize, IpPool, IpPoolSpec, Sticky};
+use api::{Allocation as Mode, BlockSize, IpPool, IpPoolSpec, Range, Sticky};
 use ipam::interval::IntervalSet;
 use ipam::range::{Family, single};
 use ipnetwork::IpNetwork;
@@ -60,7 +59,7 @@ pub fn plan(data: &SourceData, snapshot: &Snapshot, options: &PlanOptions) -> (V
     for group in &data.groups {
         let step = match imported(&group.keys) {
             Some((pool, record)) => update(&input, pool, &record, group.networks.clone()),
-            None => create(&input, group),
+            None => create(&input, group, &steps),
         };
         match step {
             Ok(step) => steps.push(step),
@@ -95,19 +94,14 @@ pub fn plan(data: &SourceData, snapshot: &Snapshot, options: &PlanOptions) -> (V
     (steps, refused)
 }
 
-/// The first step of a pool that does not exist yet.
-fn create(input: &PlanInput<'_>, group: &Group) -> Result<Step, String> {
+/// The first step of a pool that does not exist yet. `steps` are those of this run so far.
+fn create(input: &PlanInput<'_>, group: &Group, steps: &[Step]) -> Result<Step, String> {
     let PlanInput {
         data,
         snapshot,
         options,
     } = *input;
-    let name = name(group, options.source);
-    if snapshot.pool(&name).is_some() {
-        return Err(format!(
-            "a pool {name} exists and was not imported; rename the pool or the network"
-        ));
-    }
+    let name = new_name(input, group, steps)?;
     let mut spec = spec(group);
     let overlap = overlapping_network(data, &group.keys, &group.named_ranges())
         .or_else(|| overlapping_pool(&name, &spec, snapshot));
@@ -167,9 +161,10 @@ fn update(
         return Err(why);
     }
     let mut spec = pool.spec.clone();
-    for range in &mut spec.ranges {
-        range.exclude.retain(|entry| !record.in_use.contains(entry));
-    }
+    record
+        .in_use
+        .iter()
+        .for_each(|entry| include_again(&mut spec.ranges, entry));
     let known = record.known();
     let Allocations { in_use, late, ended } = classify(
         &known_allocations(data, record, &spec),
@@ -217,24 +212,6 @@ fn update(
     Ok(step)
 }
 
-/// Why the controller has not accepted the current spec of `pool`; `None` if it has.
-pub fn unready(pool: &IpPool) -> Option<String> {
-    let status = pool.status.as_ref();
-    let observed = status.and_then(|status| status.observed_generation);
-    let ready = status
-        .iter()
-        .flat_map(|status| &status.conditions)
-        .find(|condition| condition.type_ == READY);
-    match ready.filter(|_| observed.unwrap_or_default() >= pool.metadata.generation.unwrap_or_default()) {
-        Some(ready) if ready.status == "True" => None,
-        Some(ready) => Some(format!(
-            "its condition Ready is {} ({}): {}",
-            ready.status, ready.reason, ready.message
-        )),
-        None => Some("the controller has not read its spec yet".to_owned()),
-    }
-}
-
 fn named_ranges<'a>(pool: &str, spec: &'a IpPoolSpec) -> NamedRanges<'a> {
     NamedRanges {
         name: format!("pool {pool}"),
@@ -280,6 +257,17 @@ fn remaining_grace(grace: Duration, now: Timestamp, switched: Timestamp) -> Opti
     grace.as_secs().checked_sub(passed).filter(|left| *left > 0)
 }
 
+/// Removes one exclusion `entry`. The source may exclude the same addresses, and that exclusion stays.
+fn include_again(ranges: &mut [Range], entry: &str) {
+    let place = ranges.iter_mut().find_map(|range| {
+        let at = range.exclude.iter().rposition(|one| one == entry)?;
+        Some((range, at))
+    });
+    if let Some((range, at)) = place {
+        range.exclude.remove(at);
+    }
+}
+
 /// Excludes the addresses in use from the ranges.
 fn exclude_in_use(mut step: Step, files: Option<usize>) -> Result<Step, String> {
     step.record.in_use.clear();
@@ -304,10 +292,17 @@ fn exclude_in_use(mut step: Step, files: Option<usize>) -> Result<Step, String> 
             .filter(|one| subnet.contains(one.address))
             .map(|one| single(one.address))
             .collect();
+        let exclusions = range.exclude.len();
+        if exclusions > EXCLUSIONS {
+            return Err(format!(
+                "range {} has {exclusions} exclusions, and a pool has at most {EXCLUSIONS}; merge some exclusions",
+                range.subnet
+            ));
+        }
         if in_use.is_empty() {
             continue;
         }
-        let room = EXCLUSIONS.saturating_sub(range.exclude.len());
+        let room = EXCLUSIONS - exclusions;
         if room == 0 {
             return Err(format!(
                 "range {} already has {EXCLUSIONS} exclusions, the maximum, so addresses in use cannot be excluded; merge some exclusions",
@@ -344,12 +339,44 @@ fn known_allocations(data: &SourceData, record: &ImportRecord, spec: &IpPoolSpec
     all
 }
 
-/// The name of the network if it is the only one, otherwise a name made from the names of its ranges.
-fn name(group: &Group, source: &str) -> String {
-    let plain = match group.networks.as_slice() {
-        [one] => one.plain_name().to_owned(),
-        _ => format!("{source}-{}", group.keys.join("-")),
+/// A name for the pool of `group` that no pool has, and none of `steps`.
+fn new_name(input: &PlanInput<'_>, group: &Group, steps: &[Step]) -> Result<String, String> {
+    let snapshot = input.snapshot;
+    let is_of_import = |name: &str| {
+        let imported = |pool: &Pool| ImportRecord::of(&pool.object).is_some();
+        steps.iter().any(|step| step.pool == name) || snapshot.pool(name).is_some_and(imported)
     };
+    let own = name_of_network(group).filter(|name| !is_of_import(name));
+    let name = own.unwrap_or_else(|| name_of_ranges(group, input.options.source));
+    if is_of_import(&name) {
+        return Err(format!(
+            "an import has another pool {name}; rename network {}",
+            group.names().join(" and ")
+        ));
+    }
+    if snapshot.pool(&name).is_some() {
+        return Err(format!(
+            "a pool {name} exists and was not imported; rename the pool or the network"
+        ));
+    }
+    Ok(name)
+}
+
+/// The name of the network if it is the only one. Networks of several namespaces may have one name.
+fn name_of_network(group: &Group) -> Option<String> {
+    match group.networks.as_slice() {
+        [one] => Some(name(one.plain_name())),
+        _ => None,
+    }
+}
+
+/// A name made from the names of the ranges.
+fn name_of_ranges(group: &Group, source: &str) -> String {
+    name(&format!("{source}-{}", group.keys.join("-")))
+}
+
+/// `plain` without what the name of a pool cannot have.
+fn name(plain: &str) -> String {
     let plain: String = plain
         .to_lowercase()
         .chars()

@@ -472,6 +472,69 @@ fn many_addresses_in_use_are_excluded_with_few_entries() {
     );
 }
 
+/// An administrator excludes an address that a pod still has, for a host that gets it afterwards.
+#[test]
+fn an_exclusion_of_the_source_stays_after_the_pod_with_that_address_has_ended() {
+    let ipam = json!({ "type": "whereabouts", "range": "10.0.0.0/24", "exclude": ["10.0.0.5"] });
+    let allocations = json!({ "5": { "id": "c", "podref": "ml/p" } });
+    let pool = object(
+        "10.0.0.0-24",
+        &json!({ "range": "10.0.0.0/24", "allocations": allocations }),
+    );
+    let reading = of_whereabouts(&[ipam], &[pool]);
+    let mut snapshot = Snapshot::default();
+    snapshot.pods.push(pod("p", "a", "10.0.0.5"));
+    let created = accepted(&steps(&reading, &snapshot)[0]);
+    // Step after step, with the pod and without it.
+    let mut pool = created;
+    for has_pod in [true, true, false, false] {
+        let mut snapshot = Snapshot::of(vec![pool], vec![], vec![]);
+        if has_pod {
+            snapshot.pods.push(pod("p", "a", "10.0.0.5"));
+        }
+        pool = accepted(&steps(&reading, &snapshot)[0]);
+        let exclude = &pool.spec.ranges[0].exclude;
+        assert!(exclude.contains(&"10.0.0.5".to_owned()), "{has_pod}: {exclude:?}");
+    }
+}
+
+/// Otherwise the plan would promise a pool that the API server refuses.
+#[test]
+fn a_range_with_more_exclusions_than_a_pool_has_is_refused_without_a_pod_too() {
+    let exclude: Vec<String> = (0..33).map(|n| format!("10.0.0.{}", 2 * n + 2)).collect();
+    let reading = of_whereabouts(
+        &[json!({ "type": "whereabouts", "range": "10.0.0.0/24", "exclude": exclude })],
+        &[],
+    );
+    let (steps, refused) = plan(&reading, &Snapshot::default(), &OPTIONS);
+    assert!(
+        steps.is_empty() && refused[0].reason.contains("33 exclusions"),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn networks_of_one_name_in_two_namespaces_become_two_pools() {
+    let mut reading = of_whereabouts(
+        &[
+            json!({ "type": "whereabouts", "range": "10.0.0.0/24" }),
+            json!({ "type": "whereabouts", "range": "10.0.1.0/24" }),
+        ],
+        &[],
+    );
+    for (group, namespace) in reading.groups.iter_mut().zip(["dev", "ml"]) {
+        group.networks[0].name = format!("{namespace}/rail0");
+    }
+    let first = steps(&reading, &Snapshot::default());
+    let names: Vec<&str> = first.iter().map(|step| step.pool.as_str()).collect();
+    assert_eq!(names, ["rail0", "whereabouts-10-0-1-0-24"]);
+    // The second network was created when the first one had been imported.
+    let snapshot = Snapshot::of(vec![accepted(&first[0])], vec![], vec![]);
+    let later = steps(&reading, &snapshot);
+    let names: Vec<&str> = later.iter().map(|step| step.pool.as_str()).collect();
+    assert_eq!(names, ["rail0", "whereabouts-10-0-1-0-24"]);
+}
+
 #[test]
 fn an_imported_pool_has_a_block_for_each_node_or_no_blocks() {
     let block = |range: &str, nodes: usize| {

@@ -4,6 +4,7 @@
 
 use cni_ipoib::intent::{Grant, Hardware, Identity, Intent, Snapshot};
 use cni_ipoib::journal::Written;
+use common::netlink::Link;
 use common::rdma::{Device, Guid, Port, PortLayer};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -48,6 +49,17 @@ pub struct InPod {
     pub grant: Option<Grant>,
 }
 
+/// An attachment whose pod has children of links of the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WithChildren {
+    /// The attachment.
+    pub attached: Attached,
+    /// The name of the link that the attachment chose.
+    pub master: String,
+    /// The indexes of the parents, as far as the kernel reported them in the pod.
+    parents: Vec<u32>,
+}
+
 /// The attachments of `cni-ipoib` on a node. A record has none.
 #[derive(Debug, Default)]
 pub(super) struct Attachments {
@@ -55,6 +67,8 @@ pub(super) struct Attachments {
     pub(super) users: BTreeMap<String, Vec<User>>,
     /// The pods that have a whole link or an RDMA device.
     pub(super) in_pods: Vec<InPod>,
+    /// The pods that have children.
+    pub(super) with_children: Vec<WithChildren>,
 }
 
 impl Attachments {
@@ -68,6 +82,7 @@ impl Attachments {
         for one in records {
             let attached = Attached::of(one, pods);
             all.in_pods.extend(InPod::of(one, &attached, &lives));
+            all.with_children.extend(WithChildren::of(one, &attached, &lives));
             let of_master = all.users.entry(one.intent.master.clone()).or_default();
             of_master.push(User::Attachment(attached));
         }
@@ -97,6 +112,28 @@ impl Attached {
             Some(pod) => format!("pod {pod}"),
             None => format!("container {}", self.container_id),
         }
+    }
+}
+
+impl WithChildren {
+    /// The children of `of`. `None` if ADD has created none yet, or the namespace of the pod is gone.
+    fn of(of: &Written, attached: &Attached, lives: impl Fn(&Written) -> bool) -> Option<Self> {
+        let Intent { made, device, .. } = &of.intent;
+        (device.is_none() && !made.is_empty() && lives(of)).then(|| Self {
+            attached: attached.clone(),
+            master: of.intent.master.clone(),
+            parents: made.iter().filter_map(|made| made.parent).collect(),
+        })
+    }
+
+    /// Whether a parent is not among `links`, those of the host: its driver was loaded again, or its adapter is gone. The
+    /// kernel has then deleted the children. A link that is created anew has another index.
+    pub(super) fn is_lost(&self, links: &[Link]) -> bool {
+        if self.parents.is_empty() {
+            return !links.iter().any(|link| link.name == self.master);
+        }
+        let is_there = |parent: &u32| links.iter().any(|link| link.index == *parent);
+        !self.parents.iter().all(is_there)
     }
 }
 

@@ -4,11 +4,12 @@
 mod live;
 
 use super::advice::{Advice, Suitability, hcas_of_bond, nccl_ib_hca, suitability};
-use super::attachments::{InPod, User};
+use super::attachments::{InPod, User, WithChildren};
 use super::facts::{BondFacts, LinkState, NodeFacts, PortFacts};
 use super::show::gbits;
 use crate::output::{Finding, Severity};
 use common::rdma::{PortLayer, PortState};
+use std::collections::BTreeMap;
 
 /// All findings, the worst first.
 pub fn findings(facts: &NodeFacts, advice: &Advice) -> Vec<Finding> {
@@ -43,10 +44,31 @@ pub fn findings(facts: &NodeFacts, advice: &Advice) -> Vec<Finding> {
             ));
         }
     }
+    all.extend(lost(&facts.lost));
     all.extend(facts.hidden.iter().filter_map(hidden));
     all.extend(facts.live.iter().flat_map(live::findings));
     all.sort_by_key(|finding| finding.level);
     all
+}
+
+/// Pods without their interfaces, one finding for each parent that is gone. Multus sends no CHECK, so nobody else reports them.
+fn lost(attachments: &[WithChildren]) -> impl Iterator<Item = Finding> {
+    let mut by_master: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for one in attachments {
+        let interface = format!("{} of {}", one.attached.ifname, one.attached.place());
+        by_master.entry(&one.master).or_default().push(interface);
+    }
+    by_master.into_iter().map(|(master, interfaces)| {
+        Finding::new(
+            Severity::Fail,
+            master,
+            format!(
+                "a parent of these interfaces is gone, or its driver was loaded again, and the kernel has deleted them or a port of them: {}",
+                interfaces.join(", ")
+            ),
+            "delete these pods; new pods get new interfaces (docs/ofed.md)",
+        )
+    })
 }
 
 /// An RDMA device that the host does not see, because a pod has it.

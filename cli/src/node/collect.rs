@@ -16,6 +16,7 @@ use common::rdma::Sysfs;
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::IpAddr;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 /// Reads the live node, or the record that `options` name.
@@ -125,12 +126,15 @@ fn read(
     };
     let hidden = attachments.in_pods.iter();
     let hidden = hidden.filter(|one| one.hidden(&devices).is_some());
+    let lost = attachments.with_children.iter();
+    let lost = lost.filter(|one| one.is_lost(&links));
     let modules = ["ib_uverbs", "rdma_ucm", "ib_ipoib"];
     Ok(NodeFacts {
         name,
         shared: sysfs.shares_rdma(),
         ports: reader.ports(),
         hidden: hidden.cloned().collect(),
+        lost: lost.cloned().collect(),
         addresses: addresses(view, &links, &candidates)?,
         candidates,
         bonds: reader.bonds(),
@@ -194,10 +198,15 @@ fn live(sysfs: &Sysfs, data_dir: &Path) -> LiveFacts {
         has_no_peermem: has_no_peermem(Path::new("/sys")),
         memlock: memlock(),
         missing_plugins: ["cni-ipoib", "rdma-ipam"].into_iter().filter(plugin).collect(),
-        agent_is_missing: pools && !Path::new(ipam::agent::SOCKET).exists(),
+        agent_is_missing: pools && !has_listener(Path::new(ipam::agent::SOCKET)),
         damaged: Vec::new(),
         empty_namespaces: Vec::new(),
     }
+}
+
+/// Whether a process listens on the unix socket `path`. The file of an agent that was killed stays.
+pub(super) fn has_listener(path: &Path) -> bool {
+    UnixStream::connect(path).is_ok()
 }
 
 /// Whether the GPU driver is loaded without a module that lets adapters access GPU memory. `sys` is the root of sysfs.

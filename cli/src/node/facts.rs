@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The facts about a node: plain data.
 
-use super::attachments::{Attached, InPod, User};
+use super::attachments::{Attached, InPod, User, WithChildren};
 use super::namespaces::EmptyNamespace;
 use cni_ipoib::plan::Way;
 use cni_ipoib::select::Candidate;
@@ -21,6 +21,8 @@ pub struct NodeFacts {
     pub ports: Vec<PortFacts>,
     /// The pods that have an RDMA device which the host does not see (exclusive mode).
     pub hidden: Vec<InPod>,
+    /// The attachments whose pods have lost a child, because its parent is gone.
+    pub lost: Vec<WithChildren>,
     /// The links that could become a master.
     pub candidates: Vec<Candidate>,
     /// The node's global addresses on the candidates with an RDMA port, by the name of the link.

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// A cluster with the custom resources of other IPAM plugins.
-async fn site() -> Site {
+pub(crate) async fn site() -> Site {
     let site = Site::new().await;
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cluster/peers.yaml");
     for object in documents(&file) {
@@ -87,7 +87,7 @@ async fn create(api: &Api<DynamicObject>, name: &str, spec: &Value) {
 }
 
 /// A network of macvlan with this `ipam` section.
-async fn network(site: &Site, name: &str, ipam: &Value) {
+pub(crate) async fn network(site: &Site, name: &str, ipam: &Value) {
     let config =
         json!({ "cniVersion": "1.0.0", "name": name, "type": "macvlan", "master": "eth0", "ipam": ipam });
     create(&networks(site), name, &json!({ "config": config.to_string() })).await;
@@ -99,7 +99,7 @@ async fn ipam_of(site: &Site, name: &str) -> Value {
     config["ipam"].clone()
 }
 
-fn import(file: &Path, args: &[&str]) -> Run {
+pub(crate) fn import(file: &Path, args: &[&str]) -> Run {
     let mut all = vec!["-o", "json", "import"];
     all.extend(args);
     rdmanet(Some(file), &all)

@@ -13,6 +13,7 @@
 
 mod credentials;
 mod import;
+mod import_refused;
 mod output;
 mod release;
 mod whereabouts;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
 use crate::testing::block;
-use serde_json::from_value;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{from_value, json};
 
 fn of(blocks: &[(&str, &str)]) -> Snapshot {
     let objects = blocks.iter().map(|(cidr, node)| block("rail0", cidr, node));
@@ -33,4 +35,36 @@ fn every_address_finds_the_blocks_that_contain_it() {
         }
     }
     assert_eq!(snapshot.blocks_with("fd00::1".parse().unwrap()).count(), 0);
+}
+
+/// A bad image, a lack of memory or a node that is full leaves the pod, and no agent that works.
+#[test]
+fn only_an_agent_that_is_ready_counts() {
+    let pod = |node: &str, ready: &str| {
+        from_value(json!({
+            "metadata": { "name": "agent", "labels": { "app.kubernetes.io/name": "rdmanet-agent" } },
+            "spec": { "nodeName": node, "containers": [] },
+            "status": { "conditions": [{ "type": "Ready", "status": ready }] },
+        }))
+        .unwrap()
+    };
+    let mut deleted: Pod = pod("deleted", "True");
+    deleted.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    let pods = [
+        pod("ready", "True"),
+        pod("restarting", "False"),
+        // One pod replaces the other.
+        pod("updated", "False"),
+        pod("updated", "True"),
+        deleted,
+    ];
+    let mut snapshot = Snapshot {
+        agents: agents(&pods),
+        ..Snapshot::default()
+    };
+    let ready = ["ready", "updated", "restarting", "deleted", "without"].map(|node| snapshot.has_agent(node));
+    assert_eq!(ready, [true, true, false, false, false]);
+    assert!(snapshot.has_any_agent() && snapshot.agents.contains_key("deleted"));
+    snapshot.agents = agents(&pods[1..2]);
+    assert!(!snapshot.has_any_agent());
 }

@@ -42,7 +42,7 @@ pub(super) fn findings(live: &LiveFacts) -> Vec<Finding> {
         all.push(Finding::new(
             Severity::Warn,
             "rdmanet-agent",
-            format!("its socket {} does not exist: pods get addresses only from the blocks that this node already has", ipam::agent::SOCKET),
+            format!("no process listens on its socket {}: pods get addresses only from the blocks that this node already has", ipam::agent::SOCKET),
             "kubectl -n rdmanet-system get pods -o wide; kubectl -n rdmanet-system logs POD",
         ));
     }

@@ -268,3 +268,55 @@ fn an_rdma_device_that_the_host_sees_again_is_not_shown_in_a_pod() {
     assert_eq!(answer.json["devicesInPods"], json!([]));
     assert_eq!(row(&answer, "mlx5_1/1").last(), Some(&"yes"));
 }
+
+/// The journal entry of a pod with a child of the link `ib1`, whose index was `parent`.
+fn with_child(n: u8, parent: Option<u32>) -> Written {
+    let mut entry = entry(n, &Value::Null, &Value::Null);
+    entry.intent.master = "ib1".to_owned();
+    let made = json!([{ "index": 2, "kind": "ipoib", "parent": parent, "outside": false, "address": "" }]);
+    entry.intent.made = serde_json::from_value(made).unwrap();
+    entry
+}
+
+/// The kernel deletes the children of a link when its driver is unloaded or its adapter is lost, and Multus sends no CHECK.
+#[test]
+fn a_pod_whose_child_lost_its_parent_is_reported() {
+    let ports = [FixturePort::infiniband(1, 100), FixturePort::infiniband(2, 100)];
+    let lost = |gone: &[FixturePort], entry: Written, lives: bool| {
+        let answer = node(&ports, gone, &[entry], lives);
+        let failures = findings(&answer, "fail").into_iter();
+        failures
+            .filter(|text| text.starts_with("ib1: a parent"))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(lost(&[], with_child(1, Some(11)), true), [""; 0], "it is there");
+    assert_eq!(
+        lost(&[], with_child(1, Some(7)), false),
+        [""; 0],
+        "the pod is gone"
+    );
+    assert_eq!(
+        lost(&[], with_child(1, None), true),
+        [""; 0],
+        "the index is unknown"
+    );
+    let created_anew = lost(&[], with_child(1, Some(7)), true);
+    assert!(
+        created_anew[0].ends_with(": net1 of pod ml/trainer-1"),
+        "{created_anew:?}"
+    );
+    assert_eq!(lost(&ports, with_child(1, Some(11)), true).len(), 1);
+    assert_eq!(lost(&ports, with_child(1, None), true).len(), 1);
+}
+
+#[test]
+fn a_node_that_lost_all_its_adapters_names_the_pods() {
+    let entries = [with_child(1, Some(11)), with_child(2, Some(11))];
+    let answer = node(&[], &[], &entries, true);
+    let failures = findings(&answer, "fail");
+    assert!(
+        failures[0].ends_with("net1 of pod ml/trainer-1, net1 of pod ml/trainer-2"),
+        "{failures:?}"
+    );
+    assert_eq!(answer.outcome, Outcome::Found, "{}", answer.text);
+}

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The findings that only the live node has.
 
-use crate::node::collect::has_no_peermem;
+use crate::node::collect::{has_listener, has_no_peermem};
 use crate::node::facts::{LiveFacts, NodeFacts};
 use crate::node::{advice, check};
 use std::fs;
+use std::os::unix::net::UnixListener;
 
 /// The finding about `subject` on a node with these facts.
 fn described(live: LiveFacts, subject: &str) -> Option<String> {
@@ -64,4 +65,25 @@ fn peermem_is_missed_only_beside_the_gpu_driver() {
         assert!(!has_no_peermem(sys.path()), "{path}");
         fs::remove_dir(sys.path().join(path)).unwrap();
     }
+}
+
+/// An agent that is killed by signal 9 or for lack of memory removes nothing.
+#[test]
+fn an_agent_that_was_killed_is_missing_although_its_socket_is_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("agent.sock");
+    assert!(!has_listener(&path));
+    let agent = UnixListener::bind(&path).unwrap();
+    assert!(has_listener(&path));
+    drop(agent);
+    assert!(path.exists() && !has_listener(&path));
+    let missing = LiveFacts {
+        agent_is_missing: true,
+        ..LiveFacts::default()
+    };
+    let text = described(missing, "rdmanet-agent").unwrap();
+    assert!(
+        text.starts_with("WARN") && text.contains("no process listens"),
+        "{text}"
+    );
 }

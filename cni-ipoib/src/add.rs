@@ -211,9 +211,12 @@ fn begin(
 }
 
 /// Takes the lock of the node if this ADD chooses a link or an RDMA device: two ADDs that decide at the same
-/// time could take the last device of the host. A child whose master is named needs no lock.
+/// time could take the last device of the host. So does an ADD of an ipvlan child: two could give their parent
+/// different modes. A child of another kind whose master is named needs no lock.
 fn lock(node: &Node, config: &Config) -> Result<Option<NodeLock>, Error> {
-    let chooses = matches!(config.master, Master::Preferred(_)) || config.rdma.is_some();
+    let chooses = matches!(config.master, Master::Preferred(_))
+        || config.rdma.is_some()
+        || config.mode == Some(Mode::Ipvlan);
     match config.mode {
         Some(Mode::Device) => NodeLock::take(node.state()).map(Some),
         _ if chooses => Ok(NodeLock::attempt(node.state())),

@@ -46,6 +46,9 @@ pub struct Intent {
     /// The state on the host of a link that is moved whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<Snapshot>,
+    /// The ipvlan mode of a child of a host's link, with the name of `ip link`. An earlier version did not record it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ipvlan: Option<String>,
     /// The links that were created, by properties that the pod cannot change. Written before the links get an
     /// address.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

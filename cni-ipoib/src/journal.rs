@@ -29,7 +29,7 @@ use content::Content;
 pub use entry::{Entry, Progress};
 pub(crate) use gate::Gate;
 use load::Counted;
-pub(crate) use load::loads;
+pub(crate) use load::{loads, on_parent};
 use marker::Markers;
 pub(crate) use marker::{Taken, takers};
 pub(crate) use node_lock::NodeLock;
@@ -344,6 +344,25 @@ fn names(dir: &Path) -> Result<Vec<OsString>, Error> {
     let mut names = files.map(name).collect::<Result<Vec<_>, Error>>()?;
     names.sort();
     Ok(names)
+}
+
+/// The journal entries of the attachments that have a file `NETWORK/CONTAINER@IFNAME` below `root`. Each step of the
+/// iterator reads one file.
+fn named_below<'s>(state: &'s Path, root: &Path) -> Result<impl Iterator<Item = Written> + use<'s>, Error> {
+    let mut found = Vec::new();
+    for network in names(root)?.iter().filter_map(|name| name.to_str()) {
+        let files = names(&root.join(network))?;
+        let attachments = files.iter().filter_map(|name| attachment_of(name.to_str()?));
+        found.extend(attachments.map(|attachment| (network.to_owned(), attachment)));
+    }
+    Ok(found.into_iter().filter_map(move |(network, attachment)| {
+        let intent = Journal::new(state, &network).peek(&attachment)?;
+        Some(Written {
+            network,
+            attachment,
+            intent,
+        })
+    }))
 }
 
 /// Creates the empty file at `place` below `root`, with its directories.

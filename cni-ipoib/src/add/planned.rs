@@ -76,6 +76,10 @@ impl Planned {
                 Kind::Child(_) => None,
                 Kind::Device(plan) => Some(plan.snapshot.clone()),
             },
+            ipvlan: match &self.kind {
+                Kind::Child(plan) => plan.child.ipvlan_mode().map(|mode| mode.to_string()),
+                Kind::Device(_) => None,
+            },
             made: Vec::new(),
         }
     }

@@ -2,6 +2,7 @@
 mod bond;
 mod fuzz;
 mod ipv6;
+mod ipvlan;
 mod moved;
 mod repair;
 

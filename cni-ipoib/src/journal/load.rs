@@ -10,7 +10,7 @@
 //! An error here is logged and fails no call, because a wrong number only makes the choice uneven. A release
 //! that does not know these files creates and removes none. GC removes those that it left.
 
-use super::{io_error, make_empty, names};
+use super::{Written, io_error, make_empty, named_below, names};
 use crate::error::Error;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -66,6 +66,17 @@ pub(crate) fn loads(state: &Path) -> BTreeMap<String, usize> {
         loads.insert(parent, load);
     }
     loads
+}
+
+/// The journal entries of the attachments on `parent`, of every network. Each step of the iterator reads one file.
+///
+/// # Errors
+/// [`Error::Io`]: a directory cannot be listed.
+pub(crate) fn on_parent<'s>(
+    state: &'s Path,
+    parent: &str,
+) -> Result<impl Iterator<Item = Written> + use<'s>, Error> {
+    named_below(state, &state.join(PARENTS).join(parent))
 }
 
 /// Whether the attachment of the file at `place` counts on `parent`.

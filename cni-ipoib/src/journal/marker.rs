@@ -10,7 +10,7 @@
 //! created before that line is written and removed after the file. So a kill leaves at most one extra marker of
 //! each kind, which costs one read.
 
-use super::{Journal, Written, attachment_of, file_name, io_error, make_empty, names, written};
+use super::{Written, file_name, io_error, make_empty, named_below, written};
 use crate::directories;
 use crate::error::Error;
 use crate::intent::Intent;
@@ -118,23 +118,8 @@ impl Markers {
 /// The journal entries of every network that took this from the host. Takes no locks, as [`written`].
 pub(crate) fn takers(state: &Path, taken: Taken) -> Result<Vec<Written>, Error> {
     create_markers(state, taken)?;
-    let root = state.join(taken.directory());
-    let mut all = Vec::new();
-    for network in names(&root)?.iter().filter_map(|name| name.to_str()) {
-        let journal = Journal::new(state, network);
-        for name in names(&root.join(network))? {
-            let attachment = name.to_str().and_then(attachment_of);
-            let intent = attachment.as_ref().and_then(|of| journal.peek(of));
-            if let (Some(attachment), Some(intent)) = (attachment, intent.filter(|it| taken.is_in(it))) {
-                all.push(Written {
-                    network: network.to_owned(),
-                    attachment,
-                    intent,
-                });
-            }
-        }
-    }
-    Ok(all)
+    let all = named_below(state, &state.join(taken.directory()))?;
+    Ok(all.filter(|of| taken.is_in(&of.intent)).collect())
 }
 
 /// Creates the directory of markers if it does not exist. Earlier releases wrote no markers, so all files are

@@ -41,6 +41,7 @@ pub(super) fn intent() -> Intent {
         device_info: None,
         rdma: None,
         device: None,
+        ipvlan: None,
         made: Vec::new(),
     }
 }

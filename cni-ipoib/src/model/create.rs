@@ -1,12 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The creation of links in the model, as in the kernel and its drivers.
 
-use super::kernel::{Model, errno};
+use super::kernel::{Model, State, errno};
 use super::start::link;
 use crate::kernel::Side;
 use common::netlink::{Error, HwAddress, IpoibMode, Link, LinkInfo, NewLink, NewLinkKind};
 use common::rdma::Pkey;
 use nix::errno::Errno;
+
+impl State {
+    /// `ipvlan_link_new` sets the mode of the parent, and with it that of each ipvlan child of the parent.
+    fn set_ipvlan_mode(&mut self, made: &Link) {
+        if !matches!(made.info, LinkInfo::Ipvlan { .. }) {
+            return;
+        }
+        let all = self.host.iter_mut().chain(&mut self.pod);
+        for link in all.filter(|link| link.kind == made.kind && link.parent == made.parent) {
+            link.info = made.info.clone();
+        }
+    }
+}
 
 impl Model {
     pub(super) fn create(&mut self, side: Side, new: &NewLink<'_>, into_pod: bool) -> Result<(), Error> {
@@ -58,6 +71,7 @@ impl Model {
             made.name = name.to_owned();
             (made.up, made.carrier) = (true, true);
         }
+        self.state.set_ipvlan_mode(&made);
         self.state.on_mut(target).push(made);
         if target == Side::Host {
             let added = self.pod_adds.take();

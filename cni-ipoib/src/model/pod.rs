@@ -39,6 +39,7 @@ impl Pod {
             device_info: None,
             rdma: None,
             device: None,
+            ipvlan: None,
             made: Vec::new(),
         }
     }

@@ -4,6 +4,7 @@ use crate::device::snapshot;
 use crate::intent::{Sharing, Snapshot};
 use crate::journal::Intent;
 use crate::journal::tests::{intent, reads_of};
+use crate::journal::{Journal, names};
 use crate::model::{ModelKernel, attachment, ethernet, grant};
 use serde_json::json;
 

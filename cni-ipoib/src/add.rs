@@ -151,8 +151,8 @@ fn add_interface(context: &mut AddContext<'_>, entry: &mut Entry) -> Result<Inte
     )?;
     let ipam = delegate(context.call, config)?;
     require_free_name(context.kernel, context.attachment.ifname.as_str())?;
-    let lock = lock(context.node, config)?;
-    let planned = repair::plan(context, lock.as_ref())?;
+    let mut lock = lock(context.node, config)?;
+    let planned = repair::plan(context, &mut lock)?;
     tracing::debug!(plan = ?planned.kind, "plan");
     for port in planned.port_names() {
         require_free_name(context.kernel, &port)?;
@@ -168,7 +168,7 @@ fn add_interface(context: &mut AddContext<'_>, entry: &mut Entry) -> Result<Inte
     );
     let intent = planned.intent(context, device_info.as_ref().map(|(file, _)| file.clone()));
     let planned = begin(context, entry, planned, intent)?;
-    // The choice is in the journal now, so the next ADD counts it.
+    // This attachment is in the journal now, so the next ADD finds it.
     drop(lock);
     let notes = entry.notes()?;
     let note = |pid| notes.running(pid);
@@ -210,18 +210,20 @@ fn begin(
     Ok(planned)
 }
 
-/// Takes the lock of the node if this ADD chooses a link or an RDMA device: two ADDs that decide at the same
-/// time could take the last device of the host. So does an ADD of an ipvlan child: two could give their parent
-/// different modes. A child of another kind whose master is named needs no lock.
+/// Takes the lock of the node, so that the attachments of other ADDs stay as they are until this one is in the
+/// journal. Alone if this ADD chooses a link or an RDMA device: two could take the last device of the host. So does
+/// an ADD of an ipvlan child: two could give their parent different modes. Another child on a named link only keeps
+/// other ADDs from claiming the link.
 fn lock(node: &Node, config: &Config) -> Result<Option<NodeLock>, Error> {
-    let chooses = matches!(config.master, Master::Preferred(_))
-        || config.rdma.is_some()
-        || config.mode == Some(Mode::Ipvlan);
-    match config.mode {
-        Some(Mode::Device) => NodeLock::take(node.state()).map(Some),
-        _ if chooses => Ok(NodeLock::attempt(node.state())),
-        _ => Ok(None),
-    }
+    let chooses = matches!(config.master, Master::Preferred(_)) || config.rdma.is_some();
+    let state = node.state();
+    Ok(match config.mode {
+        Some(Mode::Device) => Some(NodeLock::take(state)?),
+        Some(Mode::Ipvlan) => NodeLock::attempt(state),
+        _ if chooses => NodeLock::attempt(state),
+        _ if config.link_in_container => None,
+        _ => NodeLock::attempt_shared(state),
+    })
 }
 
 /// The IPAM plugin, if there is one. Its configuration declares that this plugin probes the addresses it

@@ -16,7 +16,7 @@ use crate::plan::{self, Child};
 use crate::policy::{self, policy};
 use crate::rdma;
 use crate::routes::{leads_alike, route_entry};
-use crate::select::{Loads, resolve};
+use crate::select::resolve;
 use common::cni::dispatch::Call;
 use common::cni::{self, Attachment, CniResult, Delegate, IfName, Interface, IpConfig};
 use common::netlink::{HwAddress, Link, LinkInfo, NewLinkKind};
@@ -145,7 +145,7 @@ impl Expected<'_> {
         {
             return Ok(ResolvedMaster::Named(name));
         }
-        Ok(resolve(kernel, sysfs, &self.config.master, Loads::new)?.master)
+        Ok(resolve(kernel, sysfs, &self.config.master)?.master)
     }
 
     fn chosen(&self, kernel: &mut dyn Kernel) -> Result<Option<String>, Error> {

@@ -17,9 +17,7 @@ use crate::kernel::Side;
 use crate::mark::Mark;
 use crate::rdma::Interface;
 use common::cni::IfName;
-use common::netlink::{
-    AddrGenMode, HwAddress, IpoibMode, IpvlanMode, LinkInfo, LinkLayer, MacvlanMode, NewLinkKind,
-};
+use common::netlink::{AddrGenMode, HwAddress, IpoibMode, LinkInfo, LinkLayer, MacvlanMode, NewLinkKind};
 use common::rdma::{PciAddress, Pkey, PortState};
 use std::time::Duration;
 
@@ -65,16 +63,6 @@ pub struct Child {
     pub pci: Option<PciAddress>,
     /// The ports of a bond; empty for every other kind. Their names, MTU and settings follow from the bond's.
     pub ports: Vec<Child>,
-}
-
-impl Child {
-    /// The mode of an ipvlan child of a host's link.
-    pub(crate) fn ipvlan_mode(&self) -> Option<IpvlanMode> {
-        match self.kind {
-            NewLinkKind::Ipvlan { mode } if self.side == Side::Host => Some(mode),
-            _ => None,
-        }
-    }
 }
 
 /// The properties of every planned interface, whatever its kind.

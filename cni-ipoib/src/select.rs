@@ -11,7 +11,7 @@ mod view;
 pub use crate::config::{Needs, Preference, Preferences, Selector};
 pub use crate::error::PassedOver;
 pub use candidates::{Loads, candidates, survey};
-pub(crate) use resolve::resolve;
+pub(crate) use resolve::{resolve, resolve_for_add};
 pub use view::View;
 
 use crate::config::preferences::{layer, prefix};

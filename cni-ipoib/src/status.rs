@@ -10,7 +10,7 @@ use crate::kernel::Kernel;
 use crate::node::Node;
 use crate::plan::{self, rdma_interface};
 use crate::rdma::{Sources, require_likely};
-use crate::select::{Loads, resolve};
+use crate::select::resolve;
 use common::cni::dispatch::Call;
 use common::cni::{self, Code, Delegate};
 use common::rdma::Sysfs;
@@ -93,7 +93,7 @@ fn judge_device(node: &Node, config: &Config) -> Result<(), Error> {
 
 /// The node as it is for an ADD that counts no attachments.
 fn host(kernel: &mut dyn Kernel, sysfs: &Sysfs, config: &Config) -> Result<Host, Error> {
-    let resolved = resolve(kernel, sysfs, &config.master, Loads::new)?;
+    let resolved = resolve(kernel, sysfs, &config.master)?;
     observe(kernel, sysfs, side_of(config), &resolved.master)
 }
 

@@ -3,25 +3,33 @@
 
 use super::AddContext;
 use super::planned::{Kind, Planned};
-use crate::error::Error;
-use crate::host::{observe, side_of};
+use crate::config::Config;
+use crate::device::repair::Owners;
+use crate::error::{Error, Step};
+use crate::host::{Host, observe, side_of};
 use crate::journal::{Written, loads, on_parent};
-use crate::plan::{self, Child, Plan, rdma_interface};
+use crate::kernel::{Kernel, Side};
+use crate::plan::{self, Plan, rdma_interface};
 use crate::rdma::{Sources, grant_for};
-use crate::select::resolve;
+use crate::select::resolve_for_add;
 use std::path::Path;
 
-/// Reads the node and plans. Changes nothing.
+/// Reads the node and plans. Changes nothing. `owners` are the attachments with a whole link.
 ///
 /// # Errors
 /// Every refusal that can be known in advance.
-pub(super) fn plan(context: &mut AddContext<'_>) -> Result<Planned, Error> {
+pub(super) fn plan(context: &mut AddContext<'_>, owners: &Owners) -> Result<Planned, Error> {
     let (config, state) = (context.config, context.node.state());
     let sysfs = context.node.sysfs();
-    let resolved = resolve(context.kernel, &sysfs, &config.master, || loads(state))?;
+    let require = |kernel: &mut dyn Kernel, name: &str| {
+        require_free(kernel, name, owners)?;
+        require_ipvlan_mode(config, state, name)
+    };
+    let resolved = resolve_for_add(context.kernel, &sysfs, &config.master, || loads(state), require)?;
     let host = observe(context.kernel, &sysfs, side_of(config), &resolved.master)?;
+    require_roots_free(&host, owners)?;
     let child = plan::child(config, &host)?;
-    require_ipvlan_mode(state, &host.master.name, &child)?;
+    require_ipvlan_mode(config, state, &host.master.name)?;
     let from = &mut Sources {
         kernel: &mut *context.kernel,
         sysfs: &sysfs,
@@ -36,12 +44,34 @@ pub(super) fn plan(context: &mut AddContext<'_>) -> Result<Planned, Error> {
     })
 }
 
-/// Fails if a living pod has an ipvlan child of `master` in another mode than the planned `child`. A new child sets the
-/// mode of its parent and of each other child (`ipvlan_link_new` of `drivers/net/ipvlan/ipvlan_main.c`).
+/// Fails if the link `name` of the host is in a living pod, or about to move into one.
+fn require_free(kernel: &mut dyn Kernel, name: &str, owners: &Owners) -> Result<(), Error> {
+    if owners.is_empty() {
+        return Ok(());
+    }
+    let found = kernel.link(Side::Host, name);
+    let link = found.step(|| format!("look up {name}"))?;
+    link.map_or(Ok(()), |link| owners.require_free(&link))
+}
+
+/// Fails if a link of the host of which the child, or the child of a port, is created is about to move into a pod.
+/// Children of links in a pod are the pod's own matter.
+fn require_roots_free(host: &Host, owners: &Owners) -> Result<(), Error> {
+    if host.side == Side::Pod {
+        return Ok(());
+    }
+    let ports = host.bond.iter().flat_map(|bond| &bond.ports);
+    let mut roots = std::iter::once(&host.root).chain(ports.map(|port| &port.root));
+    roots.try_for_each(|root| owners.require_free(root))
+}
+
+/// Fails if a living pod has an ipvlan child of `master`, a link of the host, in another mode than `config` asks for. A
+/// new child sets the mode of its parent and of each other child (`ipvlan_link_new` of
+/// `drivers/net/ipvlan/ipvlan_main.c`).
 ///
 /// Invariant: the living children of a parent have one mode, so the first one decides.
-fn require_ipvlan_mode(state: &Path, master: &str, child: &Child) -> Result<(), Error> {
-    let Some(asked) = child.ipvlan_mode().map(|mode| mode.to_string()) else {
+fn require_ipvlan_mode(config: &Config, state: &Path, master: &str) -> Result<(), Error> {
+    let Some(asked) = config.ipvlan_of_host().map(|mode| mode.to_string()) else {
         return Ok(());
     };
     for of in on_parent(state, master)?.filter(Written::lives) {

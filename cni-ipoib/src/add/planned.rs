@@ -76,10 +76,7 @@ impl Planned {
                 Kind::Child(_) => None,
                 Kind::Device(plan) => Some(plan.snapshot.clone()),
             },
-            ipvlan: match &self.kind {
-                Kind::Child(plan) => plan.child.ipvlan_mode().map(|mode| mode.to_string()),
-                Kind::Device(_) => None,
-            },
+            ipvlan: context.config.ipvlan_of_host().map(|mode| mode.to_string()),
             made: Vec::new(),
         }
     }

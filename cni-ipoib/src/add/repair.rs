@@ -7,7 +7,7 @@
 use super::planned::{Kind, Planned};
 use super::{AddContext, child, device};
 use crate::config::Mode;
-use crate::device::repair::{Returned, restore_for};
+use crate::device::repair::{Owners, restore_for};
 use crate::error::Error;
 use crate::host::{observe, side_of};
 use crate::intent::Sharing;
@@ -15,58 +15,59 @@ use crate::journal::NodeLock;
 use crate::kernel::Side;
 use crate::rdma::Sources;
 use crate::rdma::repair::restore_names;
-use crate::select::{Loads, resolve};
+use crate::select::resolve;
 use common::netlink::Link;
 
 /// Plans. If a dead pod left the link or the RDMA device of the plan on the host, restores it and plans
-/// again.
+/// again. `lock` is the lock of the node, which becomes exclusive before a link is restored.
 ///
 /// # Errors
 /// Every refusal that can be known in advance, or the repair failed.
-pub(super) fn plan(context: &mut AddContext<'_>, lock: Option<&NodeLock>) -> Result<Planned, Error> {
-    let mut planned = plan_as_is(context);
-    if restore_link(context, &planned, lock)? {
-        planned = plan_as_is(context);
+pub(super) fn plan(context: &mut AddContext<'_>, lock: &mut Option<NodeLock>) -> Result<Planned, Error> {
+    let mut owners = Owners::read(context.node.state());
+    let mut planned = plan_as_is(context, &owners);
+    if restore_link(context, &planned, &owners, lock)? {
+        owners = Owners::read(context.node.state());
+        planned = plan_as_is(context, &owners);
     }
     if restore_rdma_names(context, &planned)? {
-        planned = plan_as_is(context);
+        planned = plan_as_is(context, &owners);
     }
     planned
 }
 
-fn plan_as_is(context: &mut AddContext<'_>) -> Result<Planned, Error> {
+fn plan_as_is(context: &mut AddContext<'_>, owners: &Owners) -> Result<Planned, Error> {
     match context.config.mode {
         Some(Mode::Device) => device::plan(context),
-        _ => child::plan(context),
+        _ => child::plan(context, owners),
     }
 }
 
-/// Restores the link that `planned` asks for, if a dead pod left it. Returns whether it did.
+/// Restores the link that `planned` asks for, if a dead pod left it. Returns whether to plan again.
 fn restore_link(
     context: &mut AddContext<'_>,
     planned: &Result<Planned, Error>,
-    lock: Option<&NodeLock>,
+    owners: &Owners,
+    lock: &mut Option<NodeLock>,
 ) -> Result<bool, Error> {
-    let (node, sysfs) = (context.node, context.node.sysfs());
+    let (state, sysfs) = (context.node.state(), context.node.sysfs());
     if side_of(context.config) == Side::Pod {
         return Ok(false);
     }
-    let returned = Returned::read(node.state());
     let owner = match planned {
-        Ok(planned) => returned.owner_of(&planned.master),
-        Err(refusal) => returned.asked_for(context.kernel, &sysfs, &context.config.master, refusal)?,
+        Ok(planned) => owners.dead_owner_of(&planned.master),
+        Err(refusal) => owners.asked_for(context.kernel, &sysfs, &context.config.master, refusal)?,
     };
     let Some(owner) = owner else {
         return Ok(false);
     };
-    let taken;
-    let lock = if let Some(lock) = lock {
-        lock
-    } else {
-        taken = NodeLock::take(node.state())?;
-        &taken
+    // A shared lock is released first: two calls that keep theirs would wait for each other.
+    let held = match lock.take().filter(NodeLock::is_exclusive) {
+        Some(exclusive) => exclusive,
+        None => NodeLock::take(state)?,
     };
-    restore_for(context.kernel, node.state(), owner, lock)
+    restore_for(context.kernel, state, owner, lock.insert(held))?;
+    Ok(true)
 }
 
 /// Restores the names of the RDMA devices that `planned` asks for, if dead pods left them under other names.
@@ -107,7 +108,7 @@ fn shares(planned: &Planned) -> bool {
 fn master(context: &mut AddContext<'_>) -> Option<Link> {
     let sysfs = context.node.sysfs();
     let config = context.config;
-    let resolved = resolve(context.kernel, &sysfs, &config.master, Loads::new).ok()?;
+    let resolved = resolve(context.kernel, &sysfs, &config.master).ok()?;
     let host = observe(context.kernel, &sysfs, side_of(config), &resolved.master).ok()?;
     Some(host.master)
 }

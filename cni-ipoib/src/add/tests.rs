@@ -5,6 +5,7 @@ mod ipv6;
 mod ipvlan;
 mod moved;
 mod repair;
+mod taken;
 
 use crate::mark::Mark;
 use crate::model::{Fault, Fixture, Ipam, Pod, State, attachment, ipoib};

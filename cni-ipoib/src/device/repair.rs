@@ -8,7 +8,7 @@
 use super::restore::{delete_links_on, find, restore_state};
 use super::{function, hardware_in_pods};
 use crate::config::{Master, Preference, Preferences, ResolvedMaster};
-use crate::error::Error;
+use crate::error::{DeviceError, Error};
 use crate::intent::{Intent, Snapshot};
 use crate::journal::{Journal, NodeLock, Taken, Written, takers, written};
 use crate::kernel::{Kernel, Side};
@@ -17,14 +17,13 @@ use common::netlink::Link;
 use common::rdma::Sysfs;
 use std::path::Path;
 
-/// The whole links of dead pods, as the journal has them.
+/// The attachments with a whole link, as the journal has them.
 #[derive(Debug)]
-pub(crate) struct Returned {
-    /// Every attachment with a whole link.
+pub(crate) struct Owners {
     all: Vec<Written>,
 }
 
-impl Returned {
+impl Owners {
     /// Reads the journal below `state`.
     pub(crate) fn read(state: &Path) -> Self {
         let all = takers(state, Taken::Link).unwrap_or_else(|error| {
@@ -34,18 +33,42 @@ impl Returned {
         Self { all }
     }
 
-    fn dead(&self) -> impl Iterator<Item = (&Written, &Snapshot)> {
-        let with_link = self
-            .all
-            .iter()
-            .filter_map(|of| Some((of, of.intent.device.as_ref()?)));
-        with_link.filter(|(of, was)| was.is_of_this_boot() && !of.lives())
+    /// Whether no attachment has a whole link.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
     }
 
-    /// The attachment that had `link`.
-    pub(crate) fn owner_of(&self, link: &Link) -> Option<&Written> {
+    fn with_links(&self) -> impl Iterator<Item = (&Written, &Snapshot)> {
+        let all = self.all.iter();
+        all.filter_map(|of| Some((of, of.intent.device.as_ref()?)))
+    }
+
+    fn dead(&self) -> impl Iterator<Item = (&Written, &Snapshot)> {
+        self.with_links()
+            .filter(|(of, was)| was.is_of_this_boot() && !of.lives())
+    }
+
+    /// The attachment of a dead pod that had `link`.
+    pub(crate) fn dead_owner_of(&self, link: &Link) -> Option<&Written> {
         let owner = self.dead().find(|(_, was)| was.hardware.is(link));
         owner.map(|(owner, _)| owner)
+    }
+
+    /// Fails if a living pod has `link`, or the ADD for a living pod is about to move it.
+    ///
+    /// # Errors
+    /// [`DeviceError::Taken`].
+    pub(crate) fn require_free(&self, link: &Link) -> Result<(), Error> {
+        let has =
+            |(of, was): &(&Written, &Snapshot)| was.hardware.is(link) && was.is_of_this_boot() && of.lives();
+        match self.with_links().find(has) {
+            None => Ok(()),
+            Some((owner, _)) => Err(DeviceError::Taken {
+                link: link.name.clone(),
+                holder: owner.to_string(),
+            }
+            .into()),
+        }
     }
 
     /// The attachment whose link a refused ADD asks for by `master`. A description asks for a link only if no
@@ -76,8 +99,8 @@ impl Returned {
     }
 }
 
-/// Restores the link of `owner` and ends its ownership. Returns `false` if the kernel has not returned the
-/// link yet, or if another call works on the attachment.
+/// Restores the link of `owner` and ends its ownership. Does nothing if the kernel has not returned the link yet, or
+/// if another call works on the attachment.
 ///
 /// # Errors
 /// The journal cannot be read or written, or the kernel refused.
@@ -86,19 +109,19 @@ pub(crate) fn restore_for(
     state: &Path,
     owner: &Written,
     _lock: &NodeLock,
-) -> Result<bool, Error> {
+) -> Result<(), Error> {
     let mut entry = match Journal::new(state, &owner.network).idle(&owner.attachment) {
         Ok(Some(entry)) => entry,
-        Ok(None) | Err(Error::Busy(_)) => return Ok(false),
+        Ok(None) | Err(Error::Busy(_)) => return Ok(()),
         Err(error) => return Err(error),
     };
     let (done, intent) = (entry.done, entry.intent.clone());
     let Some((intent, was)) = intent.and_then(|intent| intent.device.clone().map(|was| (intent, was))) else {
-        return Ok(false);
+        return Ok(());
     };
     function::require_bound(kernel, &was)?;
     let Some(link) = find(kernel, Side::Host, &was.hardware)? else {
-        return Ok(false);
+        return Ok(());
     };
     tracing::info!(link = was.name, attachment = %owner.attachment, "restoring a link that returned from a dead pod");
     restore_returned(kernel, &link, &was, &written(state)?)?;
@@ -110,7 +133,7 @@ pub(crate) fn restore_for(
     if done {
         entry.finish()?;
     }
-    Ok(true)
+    Ok(())
 }
 
 /// Restores a link that is on the host again: the GUIDs of its function, and its state. `others` are the attachments of

@@ -2,6 +2,8 @@
 //! The lock of the node, for calls that choose a link or an RDMA device, and for calls that restore one: the
 //! state that a call has read must not change before the call has written its journal entry. And for calls that
 //! move an RDMA device or bind its driver again: the device must get the number of its file back.
+//!
+//! A child on a named link needs only that no other call claims the link meanwhile. Such calls share the lock.
 
 use crate::directories;
 use crate::error::Error;
@@ -20,6 +22,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub(crate) struct NodeLock {
     _file: File,
+    share: Share,
 }
 
 impl NodeLock {
@@ -28,24 +31,35 @@ impl NodeLock {
     /// # Errors
     /// [`Error::Locked`] after twenty seconds; [`Error::Io`].
     pub(crate) fn take(state: &Path) -> Result<Self, Error> {
-        Self::take_within(state, TIMEOUT)
+        Self::take_within(state, Share::Exclusive, TIMEOUT)
     }
 
-    /// As [`NodeLock::take`], for a call that continues without the lock: at worst two calls choose the same
-    /// link, and the load is uneven; or two RDMA devices exchange the numbers of their files.
+    /// As [`NodeLock::take`], for a call that continues without the lock. At worst two calls choose the same link,
+    /// and the load is uneven; or two RDMA devices exchange the numbers of their files; or an ADD moves a link on
+    /// which another ADD creates a child at this moment.
     pub(crate) fn attempt(state: &Path) -> Option<Self> {
-        Self::attempt_within(state, TIMEOUT)
+        Self::attempt_within(state, Share::Exclusive, TIMEOUT)
     }
 
-    fn attempt_within(state: &Path, wait: Duration) -> Option<Self> {
-        let lock = Self::take_within(state, wait);
+    /// As [`NodeLock::attempt`], beside other calls that share the lock.
+    pub(crate) fn attempt_shared(state: &Path) -> Option<Self> {
+        Self::attempt_within(state, Share::Shared, TIMEOUT)
+    }
+
+    /// Whether no other call holds the lock.
+    pub(crate) fn is_exclusive(&self) -> bool {
+        self.share == Share::Exclusive
+    }
+
+    fn attempt_within(state: &Path, share: Share, wait: Duration) -> Option<Self> {
+        let lock = Self::take_within(state, share, wait);
         lock.inspect_err(|error| {
             tracing::warn!(%error, "cannot lock the node; continuing without the lock");
         })
         .ok()
     }
 
-    fn take_within(state: &Path, wait: Duration) -> Result<Self, Error> {
+    fn take_within(state: &Path, share: Share, wait: Duration) -> Result<Self, Error> {
         let failed = |source: io::Error| Error::Io {
             what: "lock",
             path: state.to_owned(),
@@ -55,8 +69,8 @@ impl NodeLock {
         // Locks the directory itself, so that no lock file is left.
         let directory = directories::attachments(state).map_err(failed)?;
         let file = File::open(&directory).map_err(failed)?;
-        match flock(&file, Share::Exclusive, wait) {
-            Ok(()) => Ok(Self { _file: file }),
+        match flock(&file, share, wait) {
+            Ok(()) => Ok(Self { _file: file, share }),
             Err(LockError::Held { waited, holder }) => Err(Error::locked(&directory, waited, holder)),
             Err(LockError::Io(source)) => Err(failed(source)),
         }

@@ -2,7 +2,7 @@
 //! Resolves the master of a configuration to one link.
 
 use super::candidates::Loads;
-use super::{candidates, choose};
+use super::{Aside, candidates, choose};
 use crate::config::{Master, ResolvedMaster};
 use crate::error::Error;
 use crate::kernel::Kernel;
@@ -16,16 +16,25 @@ pub(crate) struct Resolved {
     pub(crate) why: Option<String>,
 }
 
-/// Chooses the master if the configuration leaves a choice. Only then `loads` is called: the number of
-/// attachments on each link. An ADD that counts them holds the lock of the node.
+/// Chooses the master if the configuration leaves a choice, whatever attachments the node has.
 ///
 /// # Errors
 /// [`Error::NoMaster`], or the node cannot be read.
-pub(crate) fn resolve(
+pub(crate) fn resolve(kernel: &mut dyn Kernel, sysfs: &Sysfs, master: &Master) -> Result<Resolved, Error> {
+    resolve_for_add(kernel, sysfs, master, Loads::new, |_, _| Ok(()))
+}
+
+/// As [`resolve`], for an ADD, which holds the lock of the node. If there is a choice, `loads` counts the attachments on
+/// each link, and a link of which `require` refuses the name is passed over.
+///
+/// # Errors
+/// As [`resolve`].
+pub(crate) fn resolve_for_add(
     kernel: &mut dyn Kernel,
     sysfs: &Sysfs,
     master: &Master,
     loads: impl FnOnce() -> Loads,
+    require: impl Fn(&mut dyn Kernel, &str) -> Result<(), Error>,
 ) -> Result<Resolved, Error> {
     let preferences = match master {
         Master::Resolved(master) => {
@@ -36,7 +45,13 @@ pub(crate) fn resolve(
         }
         Master::Preferred(preferences) => preferences,
     };
-    let candidates = candidates(kernel, sysfs, preferences, &loads())?;
+    let mut candidates = candidates(kernel, sysfs, preferences, &loads())?;
+    for candidate in &mut candidates {
+        let excluded = matches!(candidate.aside, Some(Aside::Always(_)));
+        if !excluded && let Err(error) = require(kernel, &candidate.name) {
+            candidate.aside = Some(Aside::Always(error.to_string()));
+        }
+    }
     let choice = choose(preferences, &candidates).map_err(|passed| Error::NoMaster { passed })?;
     tracing::info!(master = %choice.name, why = %choice.why, "chose the master");
     Ok(Resolved {

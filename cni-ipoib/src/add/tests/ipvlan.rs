@@ -71,3 +71,12 @@ fn an_ipvlan_add_reads_one_file_of_many_attachments_on_its_parent() {
     fixture.del("c2").unwrap();
     assert_eq!(reads(ipvlan("l2")) - macvlan, 1);
 }
+
+#[test]
+fn a_choice_passes_over_a_link_whose_ipvlan_children_have_another_mode() {
+    let fixture = with_l2();
+    let mut keys = ipvlan("l3");
+    keys["master"] = json!(["ens1", "ens2"]);
+    fixture.add_with("c2", &keys).unwrap();
+    assert_eq!(fixture.entry("c2").intent.as_ref().unwrap().master, "ens2");
+}

@@ -11,13 +11,13 @@ fn one_call_holds_the_lock_and_the_next_times_out() {
     let _alone = alone();
     let state = tempfile::tempdir().unwrap();
     let first = NodeLock::take(state.path()).unwrap();
-    let second = NodeLock::take_within(state.path(), Duration::ZERO);
+    let second = NodeLock::take_within(state.path(), Share::Exclusive, Duration::ZERO);
     assert!(
         matches!(&second, Err(Error::Locked { path, .. }) if path.ends_with("attachments")),
         "{second:?}"
     );
     drop(first);
-    NodeLock::take_within(state.path(), Duration::ZERO).unwrap();
+    NodeLock::take_within(state.path(), Share::Exclusive, Duration::ZERO).unwrap();
     assert_eq!(crate::journal::written(state.path()).unwrap(), []);
 }
 
@@ -28,7 +28,7 @@ fn one_chooses_at_a_time() {
     let first = NodeLock::attempt(dir.path()).unwrap();
     let started = Instant::now();
     assert!(
-        NodeLock::attempt_within(dir.path(), SHORT).is_none(),
+        NodeLock::attempt_within(dir.path(), Share::Exclusive, SHORT).is_none(),
         "the call continues without the lock"
     );
     assert!(started.elapsed() >= SHORT);

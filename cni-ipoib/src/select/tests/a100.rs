@@ -21,7 +21,7 @@ fn a100() -> (Node, ModelKernel) {
 
 /// The host with the chosen parent.
 fn chosen(kernel: &mut ModelKernel, node: &Node, config: &Config) -> Result<Host, Error> {
-    let resolved = resolve(kernel, &node.sysfs(), &config.master, Loads::new)?;
+    let resolved = resolve(kernel, &node.sysfs(), &config.master)?;
     observe(kernel, &node.sysfs(), side_of(config), &resolved.master)
 }
 

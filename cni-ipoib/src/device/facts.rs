@@ -5,7 +5,7 @@ use super::function::function_at;
 use crate::error::{Error, Step};
 use crate::host::Host;
 use crate::intent::{Function, Hardware, is_made_by_software};
-use crate::journal::Written;
+use crate::journal::{Intent, Written};
 use crate::kernel::{Kernel, Side, links};
 use crate::rdma;
 use common::netlink::{Carried, Link, LinkLayer, TABLE_MAIN};
@@ -119,16 +119,23 @@ impl Facts {
 /// `RT_SCOPE_UNIVERSE` of `include/uapi/linux/rtnetlink.h`: known beyond the link.
 const SCOPE_GLOBAL: u8 = 0;
 
-/// The links and attachments above `link`. The host cannot see children in pods; ours are in the journal.
+/// The links and attachments above `link`. The host cannot see children in pods; ours are in the journal. ADD may have
+/// recorded a bond of `link`, or `link` under another name, as the master. Then the index of the children's parent
+/// decides.
 fn uppers(link: &Link, all: &[Link], written: &[Written], damaged: &[String]) -> Vec<String> {
     let on_it = |other: &&Link| {
         let child = other.parent == Some(link.index) && other.parent_netnsid.is_none();
         other.index != link.index && (child || other.master == Some(link.index))
     };
     let here = all.iter().filter(on_it).map(|upper| upper.name.clone());
+    let is_above = |intent: &Intent| {
+        let is_child =
+            intent.master == link.name || intent.made.iter().any(|made| made.may_be_on(link.index));
+        intent.device.is_none() && is_child
+    };
     let in_pods = written
         .iter()
-        .filter(|of| of.intent.device.is_none() && of.intent.master == link.name && of.lives())
+        .filter(|of| is_above(&of.intent) && of.lives())
         .map(|of| format!("the interface of {of}"));
     let unknown = damaged.iter().map(|of| {
         format!("the interface of {of}, whose file in the state directory is damaged; DEL of that attachment removes the interface and the file")

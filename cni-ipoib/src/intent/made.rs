@@ -71,6 +71,12 @@ impl Made {
         parent.or((self.kind == "ipoib").then_some(index))
     }
 
+    /// Whether its parent has the index `index` on the host. An `IPoIB` child of a link in the pod counts too if that link
+    /// has the index there: the kernel reports no namespace of its parent.
+    pub fn may_be_on(&self, index: u32) -> bool {
+        (self.outside || self.kind == "ipoib") && self.parent_of(self.index, self.parent) == Some(index)
+    }
+
     /// Whether `link` is this link after the kernel returned it to the host at the end of the pod's namespace
     /// (`netns_refund` in `ipoib_netlink.c`). Such a link is down, and its index may differ. It may also be a child that
     /// an ADD is creating with the same queue pair, once this link is deleted: only the journal distinguishes the two.

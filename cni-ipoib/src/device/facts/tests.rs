@@ -91,3 +91,21 @@ fn a_returned_link_belongs_to_its_living_pod_whatever_its_address() {
     let text = fixture.add_with("c2", &keys).unwrap_err().msg;
     assert!(text.contains("net1 of container c1"), "{text}");
 }
+
+/// The node's bond was removed, or the node renamed the link, while a pod has a child of the link.
+#[test]
+fn a_link_with_a_child_in_a_pod_stays_though_its_name_has_changed() {
+    for (link, master) in [("ens1", "former"), ("ib0", "bond0")] {
+        let fixture = fixture(WAYS[0]);
+        fixture
+            .add_with("c2", &serde_json::json!({"master": link}))
+            .unwrap();
+        fixture.amend_intent("c2", |intent| intent.master = master.to_owned());
+        fixture.kernel.set().state.pod[0].name = "other".to_owned();
+        let text = refused(&fixture, link);
+        assert!(
+            text.contains("it has links on top of it (the interface of fabric/net1 of container c2)"),
+            "{text}"
+        );
+    }
+}

@@ -212,3 +212,27 @@ fn an_address_without_a_queue_pair_proves_nothing() {
     };
     assert!(!Made::of(&zero).came_back_as(&zero));
 }
+
+#[test]
+fn a_child_is_found_by_the_index_of_its_parent_on_the_host() {
+    let in_pod = Link {
+        parent_netnsid: None,
+        ..macvlan()
+    };
+    let with_the_index_of_its_parent = Link {
+        index: 4,
+        parent: None,
+        ..child()
+    };
+    let bond = of_kind("bond", ethernet(4, "net1"));
+    for (link, index, expected) in [
+        (&macvlan(), 2, true),
+        (&macvlan(), 7, false),
+        (&in_pod, 2, false),
+        (&child(), 4, true),
+        (&with_the_index_of_its_parent, 4, true),
+        (&bond, 4, false),
+    ] {
+        assert_eq!(Made::of(link).may_be_on(index), expected, "{link:?}");
+    }
+}

@@ -80,6 +80,12 @@ impl Written {
         found.map_or(true, |netns| netns.is_some())
     }
 
+    /// Whether it has `link` whole, or its ADD is about to move it.
+    pub(crate) fn owns(&self, link: &Link) -> bool {
+        let device = self.intent.device.as_ref();
+        device.is_some_and(|device| device.hardware.is(link))
+    }
+
     /// Whether `link`, read in the namespace `netns`, is a link of this attachment: recorded, or in creation.
     pub(crate) fn has_in(&self, netns: (u64, u64), link: &Link) -> bool {
         let intent = &self.intent;

@@ -75,7 +75,7 @@ impl Facts {
             uppers: uppers(link, &all, written, damaged),
             function: path.as_deref().and_then(|path| function_at(path, link)),
             functions: path.as_deref().map_or(0, Sysfs::virtual_functions),
-            last_active: is_last_active(sysfs, link, &all)?,
+            last_active: is_last_active(sysfs, link, &all, written)?,
             holder: holder(link, written),
             guids: guids(sysfs, &hardware, &all, written)?,
             path,
@@ -146,11 +146,7 @@ fn uppers(link: &Link, all: &[Link], written: &[Written], damaged: &[String]) ->
 /// The attachment with `link`. A link that returned from a living pod may have the address that the pod chose, if its driver
 /// reports no permanent one.
 fn holder(link: &Link, written: &[Written]) -> Option<String> {
-    let has = |of: &&Written| {
-        let its = of.intent.device.as_ref();
-        its.is_some_and(|its| its.hardware.is(link))
-    };
-    written.iter().find(has).map(ToString::to_string)
+    written.iter().find(|of| of.owns(link)).map(ToString::to_string)
 }
 
 /// The GUIDs of everything except `hardware` on this node: ports in sysfs, links on the host, and attachments
@@ -184,8 +180,8 @@ fn guids(
     Ok(of_ports.chain(of_links).chain(of_attachments).collect())
 }
 
-/// Whether `link` carries traffic and no other hardware link of the same layer does.
-fn is_last_active(sysfs: &Sysfs, link: &Link, all: &[Link]) -> Result<bool, Error> {
+/// Whether `link` carries traffic and no other hardware link of the same layer does that stays on the host.
+fn is_last_active(sysfs: &Sysfs, link: &Link, all: &[Link], written: &[Written]) -> Result<bool, Error> {
     let devices = match link.layer {
         LinkLayer::Infiniband => rdma::facts::all(sysfs)?,
         _ => Vec::new(),
@@ -197,11 +193,14 @@ fn is_last_active(sysfs: &Sysfs, link: &Link, all: &[Link]) -> Result<bool, Erro
             .is_some_and(|(_, port)| port.state == PortState::Active),
         _ => link.carrier,
     };
+    // Another ADD may have claimed a link that it has not moved yet.
+    let leaves = |other: &Link| written.iter().any(|of| of.owns(other) && of.lives());
     let other = |other: &&Link| {
         other.index != link.index
             && other.layer == link.layer
             && !is_made_by_software(other)
             && sysfs.behind(other).is_some()
+            && !leaves(other)
     };
     Ok(active(link) && !all.iter().filter(other).any(active))
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A node with hardware to move: `ib0` on `mlx5_0`, `ib1` on `mlx5_1`, and the Ethernet links `ens1` and `ens2`.
 
-use crate::kernel::{Side, Sysctls};
+use crate::device::snapshot;
+use crate::journal::Intent;
+use crate::kernel::{Kernel, Side, Sysctls};
 use crate::model::{Fixture, Ipam, Subsystem, ethernet, ipoib, saved};
 use common::cni::{self, CniResult};
 use common::netlink::{AddrGenMode, IpoibMode, Link, LinkInfo, NetnsMode};
@@ -126,6 +128,17 @@ pub(crate) fn keys(fixture: &Fixture, link: &str) -> Value {
 
 pub(crate) fn add(fixture: &Fixture, link: &str) -> Result<CniResult, cni::Error> {
     fixture.add_with("c1", &keys(fixture, link))
+}
+
+/// The intent of an ADD that is about to move `link`.
+pub(crate) fn claim(fixture: &Fixture, link: &str) -> Intent {
+    let kernel = &mut fixture.kernel.clone();
+    let link = kernel.link(Side::Host, link).unwrap().unwrap();
+    let device = snapshot::take(kernel, &link, None, Vec::new()).unwrap();
+    Intent {
+        device: Some(device),
+        ..fixture.pod.intent(&link.name)
+    }
 }
 
 /// The state of the host, independent of order and indices.

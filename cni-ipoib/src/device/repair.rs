@@ -38,19 +38,15 @@ impl Owners {
         self.all.is_empty()
     }
 
-    fn with_links(&self) -> impl Iterator<Item = (&Written, &Snapshot)> {
-        let all = self.all.iter();
-        all.filter_map(|of| Some((of, of.intent.device.as_ref()?)))
-    }
-
     fn dead(&self) -> impl Iterator<Item = (&Written, &Snapshot)> {
-        self.with_links()
-            .filter(|(of, was)| was.is_of_this_boot() && !of.lives())
+        let all = self.all.iter();
+        let with_link = all.filter_map(|of| Some((of, of.intent.device.as_ref()?)));
+        with_link.filter(|(of, was)| was.is_of_this_boot() && !of.lives())
     }
 
     /// The attachment of a dead pod that had `link`.
     pub(crate) fn dead_owner_of(&self, link: &Link) -> Option<&Written> {
-        let owner = self.dead().find(|(_, was)| was.hardware.is(link));
+        let owner = self.dead().find(|(of, _)| of.owns(link));
         owner.map(|(owner, _)| owner)
     }
 
@@ -59,11 +55,9 @@ impl Owners {
     /// # Errors
     /// [`DeviceError::Taken`].
     pub(crate) fn require_free(&self, link: &Link) -> Result<(), Error> {
-        let has =
-            |(of, was): &(&Written, &Snapshot)| was.hardware.is(link) && was.is_of_this_boot() && of.lives();
-        match self.with_links().find(has) {
+        match self.all.iter().find(|of| of.owns(link) && of.lives()) {
             None => Ok(()),
-            Some((owner, _)) => Err(DeviceError::Taken {
+            Some(owner) => Err(DeviceError::Taken {
                 link: link.name.clone(),
                 holder: owner.to_string(),
             }

@@ -2,10 +2,8 @@
 //! A child on a link that the ADD of another attachment has claimed, and moves whole once its IPAM plugin has answered.
 
 use super::*;
-use crate::device::fixture::{WAYS, add, fixture};
-use crate::device::snapshot;
-use crate::journal::{Intent, Journal, NodeLock};
-use crate::kernel::{Kernel, Side};
+use crate::device::fixture::{WAYS, add, claim, fixture};
+use crate::journal::{Journal, NodeLock};
 use common::lock::{Share, flock};
 use std::cell::Cell;
 use std::fs::File;
@@ -14,17 +12,6 @@ use std::rc::Rc;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
-
-/// The intent of an ADD that is about to move `link`.
-fn claim(fixture: &Fixture, link: &str) -> Intent {
-    let kernel = &mut fixture.kernel.clone();
-    let link = kernel.link(Side::Host, link).unwrap().unwrap();
-    let device = snapshot::take(kernel, &link, None, Vec::new()).unwrap();
-    Intent {
-        device: Some(device),
-        ..fixture.pod.intent(&link.name)
-    }
-}
 
 #[test]
 fn a_child_is_refused_on_a_link_that_another_add_is_about_to_move() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-use crate::device::fixture::{WAYS, add, fixture};
+use crate::device::fixture::{WAYS, add, claim, fixture};
 use crate::model::{Fixture, of_kind};
 use common::netlink::{Link, RouteEntry};
 
@@ -107,5 +107,18 @@ fn a_link_with_a_child_in_a_pod_stays_though_its_name_has_changed() {
             text.contains("it has links on top of it (the interface of fabric/net1 of container c2)"),
             "{text}"
         );
+    }
+}
+
+#[test]
+fn a_port_that_another_add_is_about_to_move_is_not_left_to_the_node() {
+    for (link, other) in [("ib0", "ib1"), ("ens1", "ens2")] {
+        let fixture = fixture(WAYS[0]);
+        let intent = claim(&fixture, other);
+        fixture.entry("c2").begin(intent).unwrap();
+        let text = refused(&fixture, link);
+        assert!(text.contains("the last active"), "{text}");
+        fixture.amend_intent("c2", |intent| intent.netns_id = (1, 1));
+        add(&fixture, link).expect("the pod that had the other port is dead");
     }
 }

@@ -109,7 +109,7 @@ pub(crate) fn restore_for(
         Ok(None) | Err(Error::Busy(_)) => return Ok(()),
         Err(error) => return Err(error),
     };
-    let (done, intent) = (entry.done, entry.intent.clone());
+    let intent = entry.intent.clone();
     let Some((intent, was)) = intent.and_then(|intent| intent.device.clone().map(|was| (intent, was))) else {
         return Ok(());
     };
@@ -120,14 +120,10 @@ pub(crate) fn restore_for(
     tracing::info!(link = was.name, attachment = %owner.attachment, "restoring a link that returned from a dead pod");
     restore_returned(kernel, &link, &was, &written(state)?)?;
     // DEL or GC releases its addresses. The link belongs to the host again.
-    entry.begin(Intent {
+    entry.reduce(Intent {
         device: None,
         ..intent
-    })?;
-    if done {
-        entry.finish()?;
-    }
-    Ok(())
+    })
 }
 
 /// Restores a link that is on the host again: the GUIDs of its function, and its state. `others` are the attachments of

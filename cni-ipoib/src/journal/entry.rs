@@ -95,9 +95,7 @@ impl Entry {
         // Truncates what a killed process left. The line itself is one write.
         self.clear()?;
         self.counted.set(&intent.master);
-        self.file
-            .write_all(line.as_bytes())
-            .map_err(|e| io_error("write", &self.path, e))?;
+        self.write(&line)?;
         self.intent = Some(intent);
         self.markers.unset_others(self.intent.as_ref())
     }
@@ -106,19 +104,26 @@ impl Entry {
     pub fn amend(&mut self, intent: Intent) -> Result<(), Error> {
         let line = self.line_of(&intent)?;
         self.markers.set(&intent)?;
-        self.file
-            .write_all(line.as_bytes())
-            .map_err(|e| io_error("write", &self.path, e))?;
+        self.write(&line)?;
         self.intent = Some(intent);
         Ok(())
     }
 
-    /// Replaces the intent of a complete attachment by a part of it. The previous line is valid until the new one is
-    /// complete.
+    /// Replaces the intent by a part of it. The previous line is valid until the new one is complete. A complete
+    /// attachment stays complete.
     pub fn reduce(&mut self, part: Intent) -> Result<(), Error> {
+        // A killed call may have left a part of a line.
+        self.write("\n")?;
         self.amend(part)?;
-        self.finish()?;
+        if self.done {
+            self.finish()?;
+        }
         self.markers.unset_others(self.intent.as_ref())
+    }
+
+    fn write(&mut self, lines: &str) -> Result<(), Error> {
+        let written = self.file.write_all(lines.as_bytes());
+        written.map_err(|e| io_error("write", &self.path, e))
     }
 
     fn line_of(&self, intent: &Intent) -> Result<String, Error> {
@@ -127,9 +132,7 @@ impl Entry {
 
     /// Records that ADD is complete.
     pub fn finish(&mut self) -> Result<(), Error> {
-        self.file
-            .write_all(format!("{DONE}\n").as_bytes())
-            .map_err(|e| io_error("write", &self.path, e))?;
+        self.write(&format!("{DONE}\n"))?;
         self.done = true;
         Ok(())
     }

@@ -112,3 +112,28 @@ fn an_add_fails_if_the_returned_link_that_it_asks_for_cannot_be_restored() {
     assert_eq!(names_on_host(&fixture), ["ib0", "ib1", "net1", "ens2"]);
     assert_eq!(fixture.written_down(), ["c1"]);
 }
+
+#[test]
+fn a_kill_while_add_restores_a_link_loses_no_record_of_its_dead_pod() {
+    // What an ADD or its kill left at the end of the file.
+    for tail in ["done\n", "", "don", r#"{"netns":"#] {
+        let fixture = after_the_death_with("ens1");
+        let file = fixture.state.path().join("attachments/fabric/c1@net1");
+        let content = std::fs::read_to_string(&file).unwrap();
+        let before = content.replace("done\n", tail);
+        std::fs::write(&file, &before).unwrap();
+        let keys = json!({"master": "ens1", "mode": "macvlan"});
+        fixture.add_with("c2", &keys).unwrap();
+        let after = std::fs::read_to_string(&file).unwrap();
+        assert!(after.starts_with(&before), "{tail:?}: {after}");
+        let entry = fixture.entry("c1");
+        assert_eq!(entry.intent.as_ref().unwrap().device, None, "{tail:?}");
+        assert_eq!(entry.done, tail == "done\n", "{tail:?}");
+        drop(entry);
+        // kill -9 at any byte of the change.
+        for end in before.len()..after.len() {
+            std::fs::write(&file, &after[..end]).unwrap();
+            assert!(fixture.entry("c1").intent.is_some(), "{tail:?}, {end}");
+        }
+    }
+}

@@ -199,6 +199,14 @@ pub(super) fn destination(message: &RouteMessage) -> Option<IpAddr> {
     })
 }
 
+/// The preferred source.
+pub(super) fn source(message: &RouteMessage) -> Option<IpAddr> {
+    message.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::PrefSource(address) => ip(address),
+        _ => None,
+    })
+}
+
 pub(super) fn gateway(attributes: &[RouteAttribute]) -> Option<IpAddr> {
     attributes.iter().find_map(|attribute| match attribute {
         RouteAttribute::Gateway(address) => ip(address),

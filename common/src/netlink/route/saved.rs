@@ -2,14 +2,14 @@
 //! Saves and restores the addresses, routes and neighbours of a link, as the kernel's own messages.
 //!
 //! The message that lists an object is also the request that creates it (`ip-address(8)` and `ip-route(8)`,
-//! "save" and "restore"). So properties that this program does not model survive: labels, lifetimes, metrics,
+//! "save" and "restore"). So properties that this program does not model survive: labels, peers, metrics,
 //! preferred sources.
 
 use super::super::error::Error;
 use super::super::socket::{Socket, request};
 use super::Route;
 use super::address::Added;
-use super::entry::{destination, gateway};
+use super::entry::{destination, gateway, source};
 use netlink_packet_core::{
     NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, NetlinkBuffer, NetlinkDeserializable, NetlinkHeader, Parseable,
 };
@@ -20,6 +20,7 @@ use netlink_packet_route::neighbour::{
 use netlink_packet_route::route::{RouteAttribute, RouteFlags, RouteMessage, RouteProtocol, RouteType};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage as Message};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::net::IpAddr;
 
 /// `RT_TABLE_LOCAL` of `include/uapi/linux/rtnetlink.h`, the kernel's own.
 const TABLE_LOCAL: u32 = 255;
@@ -51,12 +52,17 @@ impl Socket<Route> {
     /// Reads the objects of the link `index` that must be restored.
     ///
     /// Objects that the kernel makes itself are left out: routes to local, broadcast and multicast addresses,
-    /// and objects of router advertisements. Only permanent neighbours are kept.
+    /// and objects of router advertisements. So are an address with a lifetime and the routes from it: it may expire
+    /// before it could be restored, and the program that leased it leases an address again. Only permanent
+    /// neighbours are kept.
     pub fn save(&mut self, index: u32) -> Result<Carried, Error> {
         let mut carried = Carried::default();
+        let mut leased = Vec::new();
         for message in self.dump(|| about_address(index))? {
             match message {
-                Message::NewAddress(m) if m.header.index == index => carried.saved.extend(address(m)),
+                Message::NewAddress(m) if m.header.index == index => {
+                    carried.saved.extend(address(m, &mut leased));
+                }
                 _ => {}
             }
         }
@@ -65,7 +71,7 @@ impl Socket<Route> {
             for message in self.dump(|| about_routes(family))? {
                 match message {
                     Message::NewRoute(m) if m.header.address_family == family => {
-                        route(m, index, &mut carried, &mut far);
+                        route(m, index, &leased, &mut carried, &mut far);
                     }
                     _ => {}
                 }
@@ -128,8 +134,8 @@ impl Saved {
     }
 }
 
-/// Saves an address, unless it came from a router advertisement: the next advertisement restores it.
-fn address(mut message: AddressMessage) -> Option<Saved> {
+/// Saves an address. Appends it to `leased` instead if it has a lifetime, as one of DHCP or of a router advertisement.
+fn address(mut message: AddressMessage, leased: &mut Vec<IpAddr>) -> Option<Saved> {
     let mut flags = AddressFlags::from_bits_retain(message.header.flags.bits().into());
     let (mut local, mut peer) = (None, None);
     for attribute in &message.attributes {
@@ -141,7 +147,8 @@ fn address(mut message: AddressMessage) -> Option<Saved> {
         }
     }
     let ip = local.or(peer)?;
-    if ip.is_ipv6() && !flags.contains(AddressFlags::Permanent) {
+    if !flags.contains(AddressFlags::Permanent) {
+        leased.push(ip);
         return None;
     }
     // The outcome of an earlier duplicate address detection does not predict the next one.
@@ -170,8 +177,15 @@ fn about_routes(family: AddressFamily) -> Message {
     Message::GetRoute(message)
 }
 
-/// Appends a user's route to `far` if it has a next hop, else to `carried.saved`.
-fn route(mut message: RouteMessage, index: u32, carried: &mut Carried, far: &mut Vec<Saved>) {
+/// Appends a user's route to `far` if it has a next hop, else to `carried.saved`. A route from a `leased` address is left
+/// out.
+fn route(
+    mut message: RouteMessage,
+    index: u32,
+    leased: &[IpAddr],
+    carried: &mut Carried,
+    far: &mut Vec<Saved>,
+) {
     let table = message.attributes.iter().find_map(|a| match a {
         RouteAttribute::Table(table) => Some(*table),
         _ => None,
@@ -193,9 +207,10 @@ fn route(mut message: RouteMessage, index: u32, carried: &mut Carried, far: &mut
         RouteAttribute::NhId(_) => one,
         _ => false,
     });
+    let is_leased = source(&message).is_some_and(|source| leased.contains(&source));
     if several {
         carried.shared.push(what);
-    } else if one {
+    } else if one && !is_leased {
         // The list contains state that a request must not: ages, and the health of the next hop.
         message
             .attributes

@@ -5,11 +5,12 @@
 use super::addresses::Claimant;
 use super::context::{PoolContext, RequestScope, Target};
 use super::sticky::StickyAddresses;
-use api::IpAddress;
 use api::accepted_pool::AcceptedPool;
 use api::block_layout::BlockCidr;
-use api::convert::renewed;
-use api::requests::{ReconcileError, Requests, WriteResult};
+use api::convert::{node_ref, renewed};
+use api::requests::{ApiError, ReconcileError, Requests, WriteResult};
+use api::{AddressState, IpAddress};
+use block::owner::NodeIdentity;
 use common::cni::{Attachment, Error};
 use ipam::agent::{AskedBy, Pod};
 use ipam::interval::IntervalSet;
@@ -17,6 +18,7 @@ use ipam::pool::BlockState;
 use ipam::range::bits;
 use ipam::store::{Lease, StoredLease, Unattributed};
 use ipnetwork::IpNetwork;
+use kube::ResourceExt;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::time::Instant;
@@ -56,9 +58,11 @@ impl Published {
             || made.is_some_and(|(owner, inode)| *owner == stored.lease.owner && *inode == stored.inode)
     }
 
-    /// Keeps those of `leased` that have no object to rely on. `there`: the objects of this node.
+    /// Keeps those of `leased` that have no object to rely on. `there`: the objects of this node. After a restore of etcd, an object
+    /// can be `Kept` since an earlier pod has ended. Any agent may bind such an object, so it counts as none.
     fn retain_missing(&self, leased: &mut Vec<LeasedAddress>, there: &BTreeMap<IpAddr, IpAddress>) {
-        leased.retain(|(ip, stored)| !(there.contains_key(ip) && self.has(*ip, stored)));
+        let is_kept = |object: &IpAddress| object.spec.state == AddressState::Kept;
+        leased.retain(|(ip, stored)| there.get(ip).is_none_or(is_kept) || !self.has(*ip, stored));
     }
 
     fn note(&mut self, ip: IpAddr, stored: &StoredLease) {
@@ -181,7 +185,7 @@ impl Publisher {
         for some in leased.chunks(AT_ONCE) {
             let writes = some.iter().map(async |(ip, stored)| {
                 let object = match there.get(ip) {
-                    Some(object) => claimed(object, &of_pod(&of_lease(&stored.lease), &stored.lease)),
+                    Some(object) => self.claimed(object, &stored.lease),
                     None => self.new_object(target, accepted, *ip, &stored.lease).await?,
                 };
                 write(&target.api, &object).await
@@ -198,6 +202,22 @@ impl Publisher {
             failure.map_or(Ok(()), Err)?;
         }
         Ok(in_the_way)
+    }
+
+    /// A new version of the object that names the pod of the lease. A holder that keeps the address stays.
+    fn claimed(&self, object: &IpAddress, lease: &Lease) -> IpAddress {
+        let asked = of_lease(lease);
+        let claimant = of_pod(&asked, lease);
+        let mut object = renewed(object.clone());
+        object.spec.attachment = Some(claimant.attachment());
+        object.spec.pod = claimant.pod_ref();
+        if object.spec.state == AddressState::Kept {
+            object.spec.state = AddressState::Bound;
+            if let Some(NodeIdentity::Registered(me)) = self.context.agent.identity() {
+                object.spec.node = node_ref(&me);
+            }
+        }
+        object
     }
 
     /// A new object of a lease.
@@ -282,9 +302,27 @@ impl Publisher {
 async fn write(api: &Requests, object: &IpAddress) -> Result<bool, ReconcileError> {
     let written = match object.metadata.resource_version {
         Some(_) => api.replace(object).await?,
-        None => api.create(object).await?,
+        None => match api.create(object).await? {
+            WriteResult::Conflict => bind_kept(api, object).await?,
+            created @ WriteResult::Applied(_) => created,
+        },
     };
     Ok(matches!(written, WriteResult::Applied(_)))
+}
+
+/// Changes the existing object of this name to `object`, if it is `Kept` for the same holder. After a restore of etcd, it can name the
+/// node of an earlier pod of that holder.
+async fn bind_kept(api: &Requests, object: &IpAddress) -> Result<WriteResult<IpAddress>, ApiError> {
+    let (there, wanted) = (api.get::<IpAddress>(&object.name_any()).await?, &object.spec);
+    let is_kept = |there: &IpAddress| {
+        let is_same = there.spec.pool == wanted.pool && there.spec.holder == wanted.holder;
+        is_same && there.spec.state == AddressState::Kept
+    };
+    let Some(mut kept) = there.filter(is_kept) else {
+        return Ok(WriteResult::Conflict);
+    };
+    kept.spec.clone_from(wanted);
+    api.replace(&kept).await
 }
 
 /// Why no object can be created for a taken address.
@@ -308,14 +346,6 @@ fn of_pod<'a>(asked: &'a AskedBy, lease: &Lease) -> Claimant<'a> {
         pod: Pod::of(&lease.sandbox),
         holder: None,
     }
-}
-
-/// A new version of the object that names the claimant. A holder that keeps the address stays.
-fn claimed(object: &IpAddress, claimant: &Claimant<'_>) -> IpAddress {
-    let mut object = renewed(object.clone());
-    object.spec.attachment = Some(claimant.attachment());
-    object.spec.pod = claimant.pod_ref();
-    object
 }
 
 #[cfg(test)]

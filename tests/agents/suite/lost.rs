@@ -210,20 +210,41 @@ async fn after_a_restore_the_lost_object_of_a_reserved_address_is_created_again(
     assert_eq!(nodes[1].add("rail0", &other), ["10.1.0.205"]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn after_a_restore_the_pod_of_a_stateful_set_keeps_its_address() {
-    let site = Site::new().await;
-    let nodes = site.two_nodes().await;
+/// Creates a pool whose last sixteen addresses are sticky, and a `StatefulSet` of one.
+async fn sticky_pool(site: &Site) {
     let mut spec = simple("10.1.0.0/24");
     spec["reserved"] = json!(["10.1.0.240/28"]);
     spec["sticky"] = json!("StatefulSet");
     site.pool("rail0", spec).await;
     site.stateful_set("db", 1).await;
-    let pod = Attachment {
+}
+
+/// Creates the pod of the `StatefulSet` on `node`, with this sandbox.
+async fn replica(site: &Site, node: &str, sandbox: &str) -> Attachment {
+    Attachment {
         pod: "default/db-0".to_owned(),
-        uid: site.replica("db", 0, "a").await,
-        ..Attachment::of("first")
-    };
+        uid: site.replica("db", 0, node).await,
+        ..Attachment::of(sandbox)
+    }
+}
+
+/// Ends the pod of the `StatefulSet`, and waits until its address is kept.
+async fn end_replica(site: &Site, node: &Member, pod: &Attachment) {
+    node.del("rail0", pod);
+    until("the address is kept", async || {
+        let there = site.addresses().await;
+        there.len() == 1 && there[0].spec.state == AddressState::Kept
+    })
+    .await;
+    site.remove_pod("db-0").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_restore_the_pod_of_a_stateful_set_keeps_its_address() {
+    let site = Site::new().await;
+    let nodes = site.two_nodes().await;
+    sticky_pool(&site).await;
+    let pod = replica(&site, "a", "first").await;
     for node in &nodes {
         node.wait_active("rail0").await;
     }
@@ -233,19 +254,33 @@ async fn after_a_restore_the_pod_of_a_stateful_set_keeps_its_address() {
 
     restore_deselected(&site, &before, &[&nodes[0], &nodes[1]]).await;
     select_all(&site).await;
-    nodes[0].del("rail0", &pod);
-    until("the address is kept", async || {
-        let there = site.addresses().await;
-        there.len() == 1 && there[0].spec.state == AddressState::Kept
-    })
-    .await;
-    site.remove_pod("db-0").await;
-    let replacement = Attachment {
-        pod: "default/db-0".to_owned(),
-        uid: site.replica("db", 0, "b").await,
-        ..Attachment::of("second")
-    };
+    end_replica(&site, &nodes[0], &pod).await;
+    let replacement = replica(&site, "b", "second").await;
     assert_eq!(nodes[1].add_soon("rail0", &replacement).await, ip);
+}
+
+/// In the snapshot the address is kept: the first pod of the name has ended on node a, and the second one has not started.
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_restore_a_kept_address_is_bound_to_the_pod_that_has_it() {
+    for (i, name) in ["a", "b"].into_iter().enumerate() {
+        let site = Site::new().await;
+        let nodes = site.two_nodes().await;
+        sticky_pool(&site).await;
+        let first = replica(&site, "a", "first").await;
+        let ip = nodes[0].add_soon("rail0", &first).await;
+        end_replica(&site, &nodes[0], &first).await;
+        let second = replica(&site, name, "second").await;
+        let before = site.server.snapshot();
+        assert_eq!(nodes[i].add_soon("rail0", &second).await, ip);
+        assert!(nodes.iter().all(|node| node.stop()) && site.controller.stop());
+
+        restore_deselected(&site, &before, &[&nodes[0], &nodes[1]]).await;
+        let there = site.addresses().await.remove(0).spec;
+        let user = there.attachment.map(|attachment| attachment.container_id);
+        let bound = (there.state, there.node.node, user);
+        let expected = (AddressState::Bound, name.to_owned(), Some(second.container));
+        assert_eq!(bound, expected, "a ready agent has bound the address");
+    }
 }
 
 /// In the snapshot each node owns one block of two. Since then one of them was shared.

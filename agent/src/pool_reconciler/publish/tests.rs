@@ -2,12 +2,15 @@
 //! The match of objects and leases.
 
 use super::super::testing::{
-    damage_lease, file_of_earlier_boot, registered_node, replace_file, touch_address,
+    damage_lease, file_of_earlier_boot, node_with, registered_node, replace_file, touch_address,
 };
 use super::*;
+use api::testing::accepted_pool;
 use common::cni::{CniResult, ContainerId, IfName};
 use ipam::config::Space;
 use ipam::store::Sandbox;
+use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -50,6 +53,92 @@ fn the_object_of_an_earlier_lease_does_not_belong_to_the_next_lease() {
 #[test]
 fn a_lease_allocated_through_the_api_server_has_an_address_object() {
     assert!(Published::default().has(IP, &lease(1, vec![IP])));
+}
+
+/// The object of [`IP`], which is kept for `db-0` since its pod ended on `node`.
+fn kept_on(node: &str) -> Value {
+    json!({
+        "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPAddress",
+        "metadata": { "name": "default-4-0a000009", "resourceVersion": "7" },
+        "spec": {
+            "pool": "rail0", "address": IP, "block": "10.0.0.0/28", "state": "Kept",
+            "node": { "node": node, "nodeUID": "earlier" },
+            "pod": { "namespace": "default", "name": "db-0", "uid": "ended" },
+            "holder": {
+                "namespace": "default", "statefulSet": "db", "pod": "db-0", "network": "rail0", "ifname": "net1",
+            },
+        },
+    })
+}
+
+/// The response of an API server that has this object of [`IP`] and the pod `db-0`.
+fn answer_with_kept(kept: &Value, uri: &str) -> (u16, Value) {
+    let set = json!({ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "1", "controller": true });
+    if uri.contains("/pods/") {
+        let metadata =
+            json!({ "name": "db-0", "namespace": "default", "uid": "living", "ownerReferences": [set] });
+        return (
+            200,
+            json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata }),
+        );
+    }
+    if uri.contains("/ipaddresses/") {
+        return (200, kept.clone());
+    }
+    let taken = json!({ "kind": "Status", "status": "Failure", "code": 409 });
+    (409, taken)
+}
+
+/// The last write for a lease of `db-0` on [`IP`], whose object is kept on `node`. `is_listed`: the object is one of this node.
+async fn write_for_kept(node: &str, is_listed: bool) -> Value {
+    let (kept, written) = (kept_on(node), Arc::new(Mutex::new(Value::Null)));
+    let (there, seen) = (kept.clone(), written.clone());
+    let (context, target, _dir) = node_with(&[], move |uri, body| {
+        if !body.is_null() {
+            *seen.lock().unwrap() = body.clone();
+        }
+        answer_with_kept(&there, uri)
+    })
+    .await;
+    let accepted = accepted_pool(
+        "rail0",
+        &json!({ "ranges": [{ "subnet": "10.0.0.0/24" }], "reserved": ["10.0.0.0/28"], "sticky": "StatefulSet" }),
+    )
+    .unwrap();
+    let mut stored = lease(1, vec![IP]);
+    stored.lease.sandbox.pod = Some("default/db-0".to_owned());
+    stored.lease.sandbox.uid = Some("living".to_owned());
+    let object = serde_json::from_value(kept).unwrap();
+    let there = BTreeMap::from_iter(is_listed.then_some((IP, object)));
+    let mut publisher = Publisher::new(context);
+    let conflict = publisher
+        .write_missing(&target, &accepted, vec![(IP, stored)], &there)
+        .await;
+    assert_eq!(conflict.unwrap(), None);
+    std::mem::take(&mut written.lock().unwrap())
+}
+
+/// Asserts that the write binds the kept object to the pod of the lease.
+fn assert_bound(written: &Value) {
+    assert_eq!(written["metadata"]["resourceVersion"], "7");
+    let spec = &written["spec"];
+    assert_eq!(spec["state"], "Bound");
+    assert_eq!(spec["node"], json!({ "node": "n", "nodeUID": "u" }));
+    assert_eq!(spec["attachment"]["containerID"], "c1");
+    assert_eq!(spec["pod"]["uid"], "living");
+    assert_eq!(spec["holder"], kept_on("n")["spec"]["holder"]);
+}
+
+/// In the restored etcd the pod of the lease has not started yet.
+#[tokio::test]
+async fn a_kept_address_that_a_lease_has_is_bound_to_the_pod_of_the_lease_again() {
+    assert_bound(&write_for_kept("n", true).await);
+}
+
+/// In the restored etcd the earlier pod has ended on another node.
+#[tokio::test]
+async fn an_address_kept_on_another_node_is_bound_to_the_pod_whose_lease_has_it() {
+    assert_bound(&write_for_kept("other", false).await);
 }
 
 /// A publisher of a node with the block 10.1.0.0/28, and the addresses of the block. No object exists.

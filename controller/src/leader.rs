@@ -12,6 +12,7 @@ mod conflicts;
 mod election;
 mod few_blocks;
 mod orphans;
+mod probes;
 mod release;
 mod reservations;
 mod share;

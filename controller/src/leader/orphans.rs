@@ -9,10 +9,11 @@
 mod orphan;
 
 use super::Caches;
+use super::probes::enable_probes;
 use crate::context::Context;
 use api::convert::{block_record, with_record};
 use api::requests::{ApiError, ReconcileError, WriteResult};
-use api::{AddressSpace, IpAddress, IpBlock, NodeRef};
+use api::{IpAddress, IpBlock, NodeRef};
 use block::Phase;
 use block::orphan::{OrphanAction, OwnerState, Watched, decide};
 use futures::future::join_all;
@@ -243,7 +244,8 @@ impl OrphanCollector {
         let is_write = |action: &OrphanAction| matches!(action, OrphanAction::Orphan | OrphanAction::Delete);
         let writes = judged.iter().filter(|(_, action)| is_write(action));
         let pools: BTreeSet<&str> = writes.filter_map(|(orphan, _)| orphan.pool_of_block()).collect();
-        let waiting = self.enable_probes(inputs, &pools).await?;
+        let spaces = inputs.caches.spaces.state();
+        let waiting = enable_probes(&self.context, &spaces, &pools).await?;
         judged.retain(|(orphan, action)| {
             let waits = orphan.pool_of_block().is_some_and(|pool| waiting.contains(pool));
             !waits || !is_write(action)
@@ -257,49 +259,6 @@ impl OrphanCollector {
             }
         }
         result
-    }
-
-    /// Makes nodes probe the addresses of blocks of `pools` that they claim from now on. Returns those of the pools
-    /// whose blocks must wait for a later round: no address space has the pool, or another process has just changed
-    /// its address space. No node claims a block of a pool that is being deleted.
-    ///
-    /// Invariant: the address space asks for probes before a block of the pool is marked as `Orphaned` or deleted. Nodes
-    /// read the address space after each claim.
-    async fn enable_probes(
-        &self,
-        inputs: &Inputs,
-        pools: &BTreeSet<&str>,
-    ) -> Result<BTreeSet<String>, ApiError> {
-        let spaces = inputs.caches.spaces.state();
-        let is_listed = |pool: &&str| {
-            let mut listed = spaces.iter().flat_map(|space| &space.spec.pools);
-            listed.any(|entry| entry.name == **pool)
-        };
-        let is_live = |pool: &&str| {
-            let found = self.context.pools.get(&ObjectRef::new(pool));
-            found.is_some_and(|pool| pool.metadata.deletion_timestamp.is_none())
-        };
-        let unlisted = pools.iter().filter(|pool| is_live(pool) && !is_listed(pool));
-        let mut waiting: BTreeSet<String> = unlisted.map(|pool| (*pool).to_owned()).collect();
-        for pool in &waiting {
-            tracing::warn!(
-                pool,
-                "blocks of gone nodes are not freed: no address space lists the pool"
-            );
-        }
-        for space in &spaces {
-            let mut wanted = AddressSpace::clone(space);
-            let mut changed = Vec::new();
-            let listed = wanted.spec.pools.iter_mut();
-            for listed in listed.filter(|listed| pools.contains(listed.name.as_str()) && !listed.probe) {
-                listed.probe = true;
-                changed.push(listed.name.clone());
-            }
-            if !changed.is_empty() && self.context.api.replace(&wanted).await? == WriteResult::Conflict {
-                waiting.extend(changed);
-            }
-        }
-        Ok(waiting)
     }
 
     /// Reads each of these nodes once. Returns what was read, and an error if the API server did not respond about one of
@@ -370,6 +329,3 @@ fn log_refusal(node: &str, error: ReconcileError) -> Result<(), ReconcileError> 
         error => Err(error),
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -5,8 +5,35 @@ use api::client::Clients;
 use api::supervisor::TaskEnded;
 use api::testing::{answering_clients, panicking_clients, silent_clients};
 use clap::Parser;
+use kube::Resource;
 use serde_json::{Value, json};
 use std::sync::Mutex;
+
+/// A complete cache of these objects.
+pub(super) fn cache<K>(objects: Vec<K>) -> Store<K>
+where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+{
+    let (cache, mut writer) = store();
+    writer.apply_watcher_event(&Event::Init);
+    for object in objects {
+        writer.apply_watcher_event(&Event::InitApply(object));
+    }
+    writer.apply_watcher_event(&Event::InitDone);
+    cache
+}
+
+/// The address space `default`, which lists `rail0` without a request for probes.
+pub(super) fn space() -> AddressSpace {
+    serde_json::from_value(json!({
+        "apiVersion": "rdmanet.io/v1alpha1", "kind": "AddressSpace",
+        "metadata": { "name": "default", "resourceVersion": "7" },
+        "spec": { "pools": [
+            { "name": "rail0", "uid": "uid-rail0", "generation": 1, "shiftV4": 4, "shiftV6": 0, "stretches": [] },
+        ] },
+    }))
+    .unwrap()
+}
 
 /// A leader of an API server with these clients, and its supervisor.
 fn leader(clients: Clients) -> (Leader, Supervisor) {

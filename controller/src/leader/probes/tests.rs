@@ -1,40 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+use super::super::tests::{cache, space};
 use super::*;
 use crate::config::Config;
 use api::IpPool;
 use api::testing::{answering_clients, pool};
 use clap::Parser;
-use kube::Resource;
-use kube::runtime::reflector::{Store, store};
-use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 use std::sync::Mutex;
-
-/// A complete cache of these objects.
-fn cache<K>(objects: Vec<K>) -> Store<K>
-where
-    K: Resource<DynamicType = ()> + Clone + 'static,
-{
-    let (cache, mut writer) = store();
-    writer.apply_watcher_event(&Event::Init);
-    for object in objects {
-        writer.apply_watcher_event(&Event::InitApply(object));
-    }
-    writer.apply_watcher_event(&Event::InitDone);
-    cache
-}
-
-/// The address space `default`, which lists `rail0` without a request for probes.
-fn space() -> AddressSpace {
-    serde_json::from_value(json!({
-        "apiVersion": "rdmanet.io/v1alpha1", "kind": "AddressSpace",
-        "metadata": { "name": "default", "resourceVersion": "7" },
-        "spec": { "pools": [
-            { "name": "rail0", "uid": "uid-rail0", "generation": 1, "shiftV4": 4, "shiftV6": 0, "stretches": [] },
-        ] },
-    }))
-    .unwrap()
-}
+use tokio_util::sync::CancellationToken;
 
 /// The pools of `wanted` whose blocks wait, and the written address space. The API server answers a write with `code`.
 async fn enable(pools: Vec<IpPool>, wanted: &[&str], code: u16) -> (Vec<String>, Option<Value>) {
@@ -53,20 +26,10 @@ async fn enable(pools: Vec<IpPool>, wanted: &[&str], code: u16) -> (Vec<String>,
     });
     let config = Config::try_parse_from(["rdmanet-controller", "--identity", "a"]).unwrap();
     let stop = CancellationToken::new();
-    let context = Arc::new(Context::new(config, clients, cache(pools), &stop));
-    let collector = OrphanCollector::new(context, watch::channel(true).1, watch::channel(()).0);
-    let caches = Arc::new(Caches {
-        blocks: cache(Vec::new()),
-        nodes: cache(Vec::new()),
-        spaces: cache(vec![space()]),
-        _end: stop.drop_guard(),
-    });
-    let inputs = Inputs {
-        caches,
-        addresses: Vec::new(),
-    };
+    let context = Context::new(config, clients, cache(pools), &stop);
     let wanted = wanted.iter().copied().collect();
-    let waiting = collector.enable_probes(&inputs, &wanted).await.unwrap();
+    let spaces = [Arc::new(space())];
+    let waiting = enable_probes(&context, &spaces, &wanted).await.unwrap();
     let written = written.lock().unwrap().take();
     (waiting.into_iter().collect(), written)
 }

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Requests for probes: a block is freed, and a machine may still use an address of it.
+
+use crate::context::Context;
+use api::AddressSpace;
+use api::requests::{ApiError, WriteResult};
+use kube::runtime::reflector::ObjectRef;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Makes nodes probe the addresses of blocks of `pools` that they claim from now on. Returns those of the pools
+/// whose blocks must wait for a later round: no address space has the pool, or another process has just changed
+/// its address space. No node claims a block of a pool that is being deleted.
+///
+/// Invariant: the address space asks for probes before a block of the pool is marked as `Orphaned` or deleted. Nodes
+/// read the address space after each claim.
+pub(super) async fn enable_probes(
+    context: &Context,
+    spaces: &[Arc<AddressSpace>],
+    pools: &BTreeSet<&str>,
+) -> Result<BTreeSet<String>, ApiError> {
+    let is_listed = |pool: &&str| {
+        let mut listed = spaces.iter().flat_map(|space| &space.spec.pools);
+        listed.any(|entry| entry.name == **pool)
+    };
+    let is_live = |pool: &&str| {
+        let found = context.pools.get(&ObjectRef::new(pool));
+        found.is_some_and(|pool| pool.metadata.deletion_timestamp.is_none())
+    };
+    let unlisted = pools.iter().filter(|pool| is_live(pool) && !is_listed(pool));
+    let mut waiting: BTreeSet<String> = unlisted.map(|pool| (*pool).to_owned()).collect();
+    for pool in &waiting {
+        tracing::warn!(
+            pool,
+            "blocks of gone nodes are not freed: no address space lists the pool"
+        );
+    }
+    for space in spaces {
+        let mut wanted = AddressSpace::clone(space);
+        let mut changed = Vec::new();
+        let listed = wanted.spec.pools.iter_mut();
+        for listed in listed.filter(|listed| pools.contains(listed.name.as_str()) && !listed.probe) {
+            listed.probe = true;
+            changed.push(listed.name.clone());
+        }
+        if !changed.is_empty() && context.api.replace(&wanted).await? == WriteResult::Conflict {
+            waiting.extend(changed);
+        }
+    }
+    Ok(waiting)
+}
+
+#[cfg(test)]
+mod tests;

@@ -60,8 +60,8 @@ pub struct PoolEntry {
     #[serde(default)]
     #[schemars(length(max = MAX_STRETCHES))]
     pub stretches: Vec<AddressInterval>,
-    /// A node whose Node object is gone owned blocks of the pool. Its machine may still use their addresses, so a node that
-    /// claims a block from now on probes each address before its first use.
+    /// A machine may still use an address of a block that the controller frees. So a node that claims a block of the pool
+    /// from now on probes each address before its first use.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub probe: bool,
     /// Members that a later version of the definition has. A write replaces the whole list, and must not lose them.

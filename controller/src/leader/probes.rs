@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Requests for probes: a block is freed, and a machine may still use an address of it.
+//! Requests for probes: the addresses of a block become free while a machine may still use one of them.
 
 use crate::context::Context;
 use api::AddressSpace;
@@ -9,11 +9,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Makes nodes probe the addresses of blocks of `pools` that they claim from now on. Returns those of the pools
-/// whose blocks must wait for a later round: no address space has the pool, or another process has just changed
-/// its address space. No node claims a block of a pool that is being deleted.
+/// whose blocks and addresses must wait for a later round: no address space has the pool, or another process has just
+/// changed its address space. No node claims a block of a pool that is being deleted.
 ///
-/// Invariant: the address space asks for probes before a block of the pool is marked as `Orphaned` or deleted. Nodes
-/// read the address space after each claim.
+/// Invariant: the address space requests probes before the controller marks a block as `Orphaned`, and before it
+/// deletes such a block or a shared one. Nodes read the address space after each claim.
 pub(super) async fn enable_probes(
     context: &Context,
     spaces: &[Arc<AddressSpace>],
@@ -32,7 +32,7 @@ pub(super) async fn enable_probes(
     for pool in &waiting {
         tracing::warn!(
             pool,
-            "blocks of gone nodes are not freed: no address space lists the pool"
+            "blocks and addresses of the pool are not freed: no address space lists the pool"
         );
     }
     for space in spaces {

@@ -8,6 +8,7 @@
 mod batch;
 
 use super::Leader;
+use super::probes::enable_probes;
 use super::usage::{free_of_shared, objects_in, saturate};
 use api::accepted_pool::AcceptedPool;
 use api::block_layout::BlockCidr;
@@ -18,7 +19,7 @@ use batch::{Candidate, LastBatch};
 use ipam::range::Family;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -285,7 +286,8 @@ impl Leader {
     }
 
     /// Frees a shared block that has been empty for the cooldown of the pool, or for one observation period if that is
-    /// longer.
+    /// longer. A gone node or a process without a lease may still use an address of it, and the next owner does not know
+    /// that. So the block waits until nodes probe the blocks that they claim.
     async fn free_if_empty(
         &mut self,
         accepted: &AcceptedPool,
@@ -303,6 +305,11 @@ impl Leader {
         let space = &accepted.spec.address_space;
         if addresses.iter().any(|address| ip_in(address, space).is_some()) {
             self.empty.remove(&name);
+            return Ok(());
+        }
+        let pools = BTreeSet::from([accepted.name.as_str()]);
+        let waiting = enable_probes(&self.context, &self.spaces(), &pools).await?;
+        if !waiting.is_empty() {
             return Ok(());
         }
         if self.context.api.delete_block(block).await? == WriteResult::Applied(()) {

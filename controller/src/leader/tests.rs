@@ -35,8 +35,41 @@ pub(super) fn space() -> AddressSpace {
     .unwrap()
 }
 
+/// Caches of these blocks, of the Node `here`, and of the address space of [`space`].
+pub(super) fn caches(blocks: Vec<IpBlock>) -> Arc<Caches> {
+    let node = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "here", "uid": "2" } });
+    Arc::new(Caches {
+        blocks: cache(blocks),
+        nodes: cache(vec![serde_json::from_value(node).unwrap()]),
+        spaces: cache(vec![space()]),
+        _end: CancellationToken::new().drop_guard(),
+    })
+}
+
+/// Clients of an API server without objects, and the writes that it receives, as `METHOD RESOURCE`. It answers a write of an address
+/// space with `code`, and any other write with a conflict.
+pub(super) fn recording_clients(code: u16) -> (Clients, Arc<Mutex<Vec<String>>>) {
+    let writes = Arc::new(Mutex::new(Vec::new()));
+    let seen = writes.clone();
+    let clients = answering_clients(move |method, uri, _| {
+        if method == "GET" && uri.contains("/nodes/") {
+            return (404, json!({ "kind": "Status", "code": 404 }));
+        }
+        if method == "GET" {
+            return (200, json!({ "kind": "List", "metadata": {}, "items": [] }));
+        }
+        let resource = uri.split("/v1alpha1/").last().unwrap().split('/').next().unwrap();
+        seen.lock().unwrap().push(format!("{method} {resource}"));
+        match (resource, code) {
+            ("addressspaces", 200) => (200, serde_json::to_value(space()).unwrap()),
+            _ => (409, json!({ "kind": "Status", "status": "Failure", "code": 409 })),
+        }
+    });
+    (clients, writes)
+}
+
 /// A leader of an API server with these clients, and its supervisor.
-fn leader(clients: Clients) -> (Leader, Supervisor) {
+pub(super) fn leader(clients: Clients) -> (Leader, Supervisor) {
     let supervisor = Supervisor::default();
     let config = Config::try_parse_from(["rdmanet-controller", "--identity", "a"]).unwrap();
     let context = Arc::new(Context::new(config, clients, store().0, supervisor.stop()));

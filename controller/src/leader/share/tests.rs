@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which owners are asked to share a block.
+//! Which owners are asked to share a block, and the end of a shared block.
 
+use super::super::tests::{caches, leader, recording_clients};
 use super::*;
+use api::testing::accepted_pool;
 use serde_json::json;
 
 /// A block of node a, whose report shows `free` addresses.
@@ -30,4 +32,36 @@ fn an_owner_without_a_free_address_is_asked_again_once_it_has_one() {
     assert_eq!(batch::next(&[declined], None, timeout), Vec::<&Candidate>::new());
     let freed = requests.candidate(&block(1), &[]);
     assert_eq!(batch::next(std::slice::from_ref(&freed), None, timeout), [&freed]);
+}
+
+/// The writes of a round with a shared block that has been empty for longer than the cooldown of its pool. The API server answers a
+/// write of the address space with `code`.
+async fn writes_for_an_empty_block(code: u16) -> Vec<String> {
+    let (clients, writes) = recording_clients(code);
+    let (mut leader, _supervisor) = leader(clients);
+    let mut shared = block(4);
+    shared.spec.pool = "rail0".to_owned();
+    shared.spec.state = BlockState::Shared;
+    shared.metadata.resource_version = Some("5".to_owned());
+    leader.caches = Some(caches(vec![shared.clone()]));
+    let since = Instant::now().checked_sub(Duration::from_secs(60));
+    leader.empty.insert(shared.name_any(), since.unwrap());
+    let accepted = accepted_pool(
+        "rail0",
+        &json!({ "ranges": [{ "subnet": "10.79.0.0/24" }], "blockSize": { "v4": 4 }, "cooldownSeconds": 0 }),
+    );
+    let blocks = [Arc::new(shared)];
+    leader
+        .reconcile_shared(&accepted.unwrap(), &blocks)
+        .await
+        .unwrap();
+    std::mem::take(&mut writes.lock().unwrap())
+}
+
+/// A machine whose address was freed may still use it.
+#[tokio::test]
+async fn a_shared_block_is_freed_only_after_its_address_space_requests_probes() {
+    let written = writes_for_an_empty_block(200).await;
+    assert_eq!(written, ["PATCH addressspaces", "DELETE ipblocks"]);
+    assert_eq!(writes_for_an_empty_block(409).await, ["PATCH addressspaces"]);
 }

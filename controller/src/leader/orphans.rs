@@ -13,7 +13,7 @@ use super::probes::enable_probes;
 use crate::context::Context;
 use api::convert::{block_record, with_record};
 use api::requests::{ApiError, ReconcileError, WriteResult};
-use api::{IpAddress, IpBlock, NodeRef};
+use api::{BlockState, IpAddress, IpBlock, NodeRef};
 use block::Phase;
 use block::orphan::{OrphanAction, OwnerState, Watched, decide};
 use futures::future::join_all;
@@ -114,6 +114,7 @@ impl OrphanCollector {
 
     /// Judges all objects of gone nodes once.
     async fn collect(&mut self, inputs: &Inputs) -> Result<(), ReconcileError> {
+        let enabled = self.enable_probes_of_orphaned(inputs).await;
         let mut orphans = Orphan::all(inputs);
         self.forget(inputs, &orphans);
         self.renew_returned(inputs).await;
@@ -134,7 +135,19 @@ impl OrphanCollector {
             }
             self.renew_returned(inputs).await;
         }
-        Ok(())
+        Ok(enabled?)
+    }
+
+    /// Enables probes for the pools of blocks that are orphaned. An agent orphans the blocks of earlier registrations of
+    /// its node, and deletes them after the quarantine.
+    async fn enable_probes_of_orphaned(&self, inputs: &Inputs) -> Result<(), ApiError> {
+        let blocks = inputs.caches.blocks.state();
+        let orphaned = blocks
+            .iter()
+            .filter(|block| block.spec.state == BlockState::Orphaned);
+        let pools: BTreeSet<&str> = orphaned.map(|block| block.spec.pool.as_str()).collect();
+        let spaces = inputs.caches.spaces.state();
+        enable_probes(&self.context, &spaces, &pools).await.map(drop)
     }
 
     /// Forgets objects that are gone, and addresses whose nodes are back.
@@ -243,13 +256,10 @@ impl OrphanCollector {
             .collect();
         let is_write = |action: &OrphanAction| matches!(action, OrphanAction::Orphan | OrphanAction::Delete);
         let writes = judged.iter().filter(|(_, action)| is_write(action));
-        let pools: BTreeSet<&str> = writes.filter_map(|(orphan, _)| orphan.pool_of_block()).collect();
+        let pools: BTreeSet<&str> = writes.map(|(orphan, _)| orphan.pool()).collect();
         let spaces = inputs.caches.spaces.state();
         let waiting = enable_probes(&self.context, &spaces, &pools).await?;
-        judged.retain(|(orphan, action)| {
-            let waits = orphan.pool_of_block().is_some_and(|pool| waiting.contains(pool));
-            !waits || !is_write(action)
-        });
+        judged.retain(|(orphan, action)| !(is_write(action) && waiting.contains(orphan.pool())));
         let writes = judged.iter().map(|(orphan, action)| self.write(orphan, *action));
         let outcomes = join_all(writes).await;
         for ((orphan, _), outcome) in judged.iter().zip(outcomes) {
@@ -329,3 +339,6 @@ fn log_refusal(node: &str, error: ReconcileError) -> Result<(), ReconcileError> 
         error => Err(error),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,8 +12,8 @@ use std::sync::Arc;
 /// whose blocks and addresses must wait for a later round: no address space has the pool, or another process has just
 /// changed its address space. No node claims a block of a pool that is being deleted.
 ///
-/// Invariant: the address space requests probes before the controller marks a block as `Orphaned`, and before it
-/// deletes such a block or a shared one. Nodes read the address space after each claim.
+/// Invariant: the address space requests probes before the controller marks a block or an address as `Orphaned`, and
+/// before it deletes such an object or a shared block. Nodes read the address space after each claim.
 pub(super) async fn enable_probes(
     context: &Context,
     spaces: &[Arc<AddressSpace>],

@@ -39,11 +39,10 @@ impl Orphan {
         }
     }
 
-    /// The pool of a block; `None` for an address.
-    pub(super) fn pool_of_block(&self) -> Option<&str> {
+    pub(super) fn pool(&self) -> &str {
         match self {
-            Self::Block(block) => Some(&block.spec.pool),
-            Self::Address(_) => None,
+            Self::Block(block) => &block.spec.pool,
+            Self::Address(address) => &address.spec.pool,
         }
     }
 

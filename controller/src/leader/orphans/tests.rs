@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The order of the writes of a round.
+
+use super::super::tests::{caches, recording_clients};
+use super::*;
+use crate::config::Config;
+use clap::Parser;
+use kube::runtime::reflector::store;
+use serde_json::json;
+
+/// The writes of one round with these objects. The API server answers a write of an address space with `code`.
+async fn writes(blocks: Vec<IpBlock>, addresses: Vec<IpAddress>, code: u16) -> Vec<String> {
+    let (clients, writes) = recording_clients(code);
+    let config = Config::try_parse_from(["rdmanet-controller", "--identity", "a"]).unwrap();
+    let context = Arc::new(Context::new(
+        config,
+        clients,
+        store().0,
+        &CancellationToken::new(),
+    ));
+    let mut collector = OrphanCollector::new(context, watch::channel(true).1, watch::channel(()).0);
+    let inputs = Inputs {
+        caches: caches(blocks),
+        addresses: addresses.into_iter().map(Arc::new).collect(),
+    };
+    collector.collect(&inputs).await.unwrap();
+    std::mem::take(&mut writes.lock().unwrap())
+}
+
+/// A node that claims the block of the address later does not know of the address.
+#[tokio::test]
+async fn an_address_of_a_gone_node_is_orphaned_only_after_probes_are_requested() {
+    let address = || {
+        serde_json::from_value(json!({
+            "metadata": { "name": "default-4-0a010003", "resourceVersion": "5" },
+            "spec": {
+                "pool": "rail0", "address": "10.1.0.3", "block": "10.1.0.0/28", "state": "Bound",
+                "node": { "node": "gone", "nodeUID": "1" },
+                "attachment": { "containerID": "c1", "ifname": "net1", "network": "net" },
+            },
+        }))
+        .unwrap()
+    };
+    let requested = writes(Vec::new(), vec![address()], 200).await;
+    assert_eq!(requested, ["PATCH addressspaces", "PATCH ipaddresses"]);
+    assert_eq!(
+        writes(Vec::new(), vec![address()], 409).await,
+        ["PATCH addressspaces"]
+    );
+}
+
+/// The agent of the new registration deletes the block.
+#[tokio::test]
+async fn probes_are_requested_for_a_block_that_an_agent_has_orphaned() {
+    let block = serde_json::from_value(json!({
+        "metadata": { "name": "default-4-0a010000-28", "resourceVersion": "5" },
+        "spec": {
+            "pool": "rail0", "cidr": "10.1.0.0/28", "state": "Orphaned", "epoch": 1,
+            "owner": { "node": "here", "nodeUID": "earlier" },
+        },
+    }));
+    let written = writes(vec![block.unwrap()], Vec::new(), 200).await;
+    assert_eq!(written, ["PATCH addressspaces"]);
+}

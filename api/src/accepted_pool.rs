@@ -174,13 +174,10 @@ impl AcceptedPool {
         (size / 2).max(1).saturating_mul(warm)
     }
 
-    /// The number of addresses that the pool can allocate, reserved ones included.
-    pub fn size(&self) -> u128 {
-        self.ranges.families().iter().fold(0, |sum: u128, family| {
-            let all = self.ranges.usable(*family).count();
-            sum.saturating_add(all)
-                .saturating_add(self.ranges.reserved(*family).count())
-        })
+    /// The number of addresses of a family that the pool can allocate, reserved ones included.
+    pub fn size(&self, family: Family) -> u128 {
+        let usable = self.ranges.usable(family).count();
+        usable.saturating_add(self.ranges.reserved(family).count())
     }
 
     /// The content of a node's pool file, without blocks.

@@ -47,17 +47,17 @@ impl Metrics {
         );
         all.register(
             "pool_addresses",
-            "Addresses that the pool can allocate",
+            "Addresses that the pool can allocate, of the family with the fewest free ones",
             self.size.clone(),
         );
         all.register(
             "pool_addresses_used",
-            "Addresses of the pool that attachments use",
+            "Addresses of the pool that attachments use, of the same family",
             self.used.clone(),
         );
         all.register(
             "pool_addresses_free",
-            "Addresses of the pool that can be allocated to any pod",
+            "Addresses of the pool that can be allocated to any pod, of the same family",
             self.free.clone(),
         );
         all.register(

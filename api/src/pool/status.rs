@@ -27,7 +27,8 @@ pub struct IpPoolStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
-    /// The numbers of addresses in the pool.
+    /// The numbers of addresses in the pool. If it has both families, `size`, `used`, `free` and `unclaimed` are those of the
+    /// family with the fewest free addresses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counters: Option<Counters>,
     /// The requests of nodes to the controller, by the name of the node. The agent of a node writes the entry of that node. The
@@ -161,6 +162,9 @@ impl IpPoolStatus {
 }
 
 /// The numbers of addresses of a pool. A number that does not fit is given as the greatest possible number.
+///
+/// `size`, `used`, `free` and `unclaimed` are those of the family with the fewest free addresses. A family whose addresses
+/// are all reserved counts only if the pool has no other one.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
     /// Addresses that the pool can allocate.
@@ -193,7 +197,7 @@ pub mod condition {
     pub const EXCLUSION_OVER_LIVE: &str = "ExclusionOverLive";
     /// Attachments use addresses that no range contains any more.
     pub const SHRINK_PENDING: &str = "ShrinkPending";
-    /// No address is free, and no block can be claimed.
+    /// No address of a family is free, and no block of the family can be claimed.
     pub const EXHAUSTED: &str = "Exhausted";
     /// The ranges have fewer blocks than the pool selects nodes.
     pub const FEW_BLOCKS: &str = "FewBlocks";

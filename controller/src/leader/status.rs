@@ -343,9 +343,9 @@ fn set(conditions: &mut Vec<Condition>, state: &ConditionState, generation: Opti
 
 /// The conditions that follow from the utilization.
 fn usage_conditions(usage: &Usage) -> Vec<ConditionState> {
-    let counters = &usage.counters;
+    let (counters, family) = (&usage.counters, usage.family);
     let message = format!(
-        "{} of {} addresses are in use, {} blocks, {} addresses in no block",
+        "{} of {} {family} addresses are in use, {} blocks, {} {family} addresses in no block",
         counters.used, counters.size, counters.blocks, counters.unclaimed
     );
     let reason = if usage.is_exhausted {

@@ -5,7 +5,7 @@
 //! blocks, whether they are objects or not. All other address objects are counted here.
 
 use api::accepted_pool::AcceptedPool;
-use api::block_layout::{BlockCidr, BlockLayout};
+use api::block_layout::BlockCidr;
 use api::convert::{cidr_of, ip_in};
 use api::{AddressState, BlockState, Counters, IpAddress, IpBlock};
 use ipam::interval::IntervalSet;
@@ -19,8 +19,11 @@ use std::sync::Arc;
 /// The utilization of a pool.
 #[derive(Debug)]
 pub(super) struct Usage {
+    /// The numbers of addresses are those of `family`.
     pub(super) counters: Counters,
-    /// No free address is left, neither in blocks nor outside.
+    /// The family with the fewest free addresses: a pod needs one address of each family, so this family is used up first.
+    pub(super) family: Family,
+    /// A family has no free address left, neither in blocks nor outside.
     pub(super) is_exhausted: bool,
     /// Attachments whose addresses are excluded now.
     pub(super) excluded: u64,
@@ -28,30 +31,26 @@ pub(super) struct Usage {
     pub(super) outside: u64,
 }
 
-/// The blocks of a pool.
+/// The blocks and the address objects of a pool.
 #[derive(Default)]
-struct BlockTotals {
+struct Totals {
+    families: HashMap<Family, FamilyTotals>,
     blocks: i64,
-    used: i64,
-    /// Free addresses in these blocks.
-    free: i64,
-    /// Usable addresses of the pool that lie in blocks, of this pool or another one.
-    claimed: u128,
-    excluded: i64,
+    excluded: u64,
     outside: u64,
     oldest: Option<Time>,
 }
 
-/// The objects of a pool's addresses.
-#[derive(Default)]
-struct AddressTotals {
-    /// Address objects that no block's owner counts.
+/// The addresses of one family.
+#[derive(Clone, Copy, Default)]
+struct FamilyTotals {
+    /// Addresses in use: those that the owners of blocks report, and address objects that no block's owner counts.
     used: i64,
-    /// Address objects that take a usable address of a pool without blocks.
-    taken: u128,
-    /// Address objects in use that lie in the ranges and are excluded, and that no block's owner counts.
-    excluded: u64,
-    oldest: Option<Time>,
+    /// Free addresses in blocks of the pool.
+    free: i64,
+    /// Usable addresses of the pool that lie in blocks, of this pool or another one. In a pool without blocks, also those that
+    /// have an object.
+    claimed: u128,
 }
 
 /// The address objects of an address space that lie in `cidr`, whichever pool created them.
@@ -86,68 +85,79 @@ impl Usage {
         blocks: &[Arc<IpBlock>],
         addresses: &[impl Borrow<IpAddress>],
     ) -> Self {
-        let (inside, objects) = (
-            BlockTotals::of(accepted, blocks, addresses),
-            AddressTotals::of(accepted, blocks, addresses),
-        );
-        let all = accepted.layouts.iter().map(BlockLayout::addresses);
-        let unclaimed = all
-            .fold(0, u128::saturating_add)
-            .saturating_sub(inside.claimed)
-            .saturating_sub(objects.taken);
+        let mut totals = Totals::default();
+        for block in blocks {
+            totals.add_block(accepted, block, addresses);
+        }
+        totals.add_objects(accepted, blocks, addresses);
+        let families = accepted.layouts.iter().map(|layout| {
+            let numbers = totals.of(layout.family());
+            let unclaimed = layout.addresses().saturating_sub(numbers.claimed);
+            let free = saturate(unclaimed).saturating_add(numbers.free);
+            (layout, free, unclaimed)
+        });
+        // If all addresses of a family are reserved, none of them is free at any time, and pods request them by name.
+        let scarcest = families.min_by_key(|(layout, free, _)| (layout.addresses() == 0, *free));
+        let (family, free, unclaimed) = scarcest.map_or((Family::V4, 0, 0), |(layout, free, unclaimed)| {
+            (layout.family(), free, unclaimed)
+        });
         Self {
             counters: Counters {
-                size: saturate(accepted.size()),
-                used: inside.used.saturating_add(objects.used),
-                free: saturate(unclaimed).saturating_add(inside.free),
+                size: saturate(accepted.size(family)),
+                used: totals.of(family).used,
+                free,
                 unclaimed: saturate(unclaimed),
-                blocks: inside.blocks,
-                oldest: inside.oldest.into_iter().chain(objects.oldest).min(),
+                blocks: totals.blocks,
+                oldest: totals.oldest,
             },
-            is_exhausted: unclaimed == 0 && inside.free == 0,
-            excluded: u64::try_from(inside.excluded)
-                .unwrap_or_default()
-                .saturating_add(objects.excluded),
-            outside: inside.outside,
+            family,
+            is_exhausted: free == 0,
+            excluded: totals.excluded,
+            outside: totals.outside,
         }
     }
 }
 
-impl BlockTotals {
-    fn of(accepted: &AcceptedPool, blocks: &[Arc<IpBlock>], addresses: &[impl Borrow<IpAddress>]) -> Self {
-        let mut all = Self::default();
-        for block in blocks {
-            all.add(accepted, block, addresses);
-        }
-        all
+impl Totals {
+    fn of(&self, family: Family) -> FamilyTotals {
+        self.families.get(&family).copied().unwrap_or_default()
     }
 
-    fn add(&mut self, accepted: &AcceptedPool, block: &IpBlock, addresses: &[impl Borrow<IpAddress>]) {
+    fn of_mut(&mut self, family: Family) -> &mut FamilyTotals {
+        self.families.entry(family).or_default()
+    }
+
+    fn keep_oldest(&mut self, time: Option<Time>) {
+        self.oldest = self.oldest.take().into_iter().chain(time).min();
+    }
+
+    fn add_block(&mut self, accepted: &AcceptedPool, block: &IpBlock, addresses: &[impl Borrow<IpAddress>]) {
+        let Some(cidr) = cidr_of(block) else { return };
+        let usable = accepted.usable(cidr).count();
         if block.spec.pool != accepted.name.as_str() {
-            let usable = cidr_of(block).map_or(0, |cidr| accepted.usable(cidr).count());
-            self.claimed = self.claimed.saturating_add(usable);
+            self.of_mut(cidr.family()).claim(usable);
             return;
         }
         self.blocks = self.blocks.saturating_add(1);
         let is_shared = block.spec.state == BlockState::Shared;
         // The last report about a shared block may be from the time when it had an owner.
         if let Some(status) = block.status.as_ref().filter(|_| !is_shared) {
-            self.used = self.used.saturating_add(status.used);
-            self.oldest = self.oldest.take().into_iter().chain(status.oldest.clone()).min();
+            let family = self.of_mut(cidr.family());
+            family.used = family.used.saturating_add(status.used);
+            self.keep_oldest(status.oldest.clone());
         }
-        let Some(cidr) = cidr_of(block) else { return };
         if !accepted.reaches(cidr) {
             self.outside += 1;
             return;
         }
         let excluded = block.status.as_ref().map_or(0, |status| status.excluded);
-        self.excluded = self.excluded.saturating_add(excluded);
+        self.excluded = self
+            .excluded
+            .saturating_add(u64::try_from(excluded).unwrap_or_default());
         if !accepted.has(cidr) {
             // Exclusions cover the whole block.
             return;
         }
-        let usable = accepted.usable(cidr).count();
-        self.claimed = self.claimed.saturating_add(usable);
         let free = match (&block.status, block.spec.state) {
             (_, BlockState::Shared) => saturate(free_of_shared(accepted, block, addresses)),
             (Some(status), BlockState::Active) => status.free,
@@ -155,19 +165,24 @@ impl BlockTotals {
             (None, BlockState::Active) => saturate(usable),
             (_, BlockState::Draining | BlockState::Orphaned) => 0,
         };
-        self.free = self.free.saturating_add(free);
+        let family = self.of_mut(cidr.family());
+        family.claim(usable);
+        family.free = family.free.saturating_add(free);
     }
-}
 
-impl AddressTotals {
-    fn of(accepted: &AcceptedPool, blocks: &[Arc<IpBlock>], addresses: &[impl Borrow<IpAddress>]) -> Self {
+    /// Adds the objects of the pool's addresses.
+    fn add_objects(
+        &mut self,
+        accepted: &AcceptedPool,
+        blocks: &[Arc<IpBlock>],
+        addresses: &[impl Borrow<IpAddress>],
+    ) {
         let is_own = |block: &&Arc<IpBlock>| block.spec.pool == accepted.name.as_str();
         let own = blocks.iter().filter(is_own);
         let unshared = own.filter(|block| block.spec.state != BlockState::Shared);
         let nodes: HashMap<&str, &str> = unshared
             .map(|block| (block.spec.cidr.as_str(), block.spec.owner.node.as_str()))
             .collect();
-        let mut all = Self::default();
         let of_pool = |address: &&IpAddress| {
             address.spec.pool == accepted.name.as_str() && address.spec.state != AddressState::Orphaned
         };
@@ -175,33 +190,38 @@ impl AddressTotals {
             let spec = &address.spec;
             let is_bound = spec.state == AddressState::Bound;
             if is_bound {
-                all.oldest = all.oldest.take().into_iter().chain(spec.since.clone()).min();
+                self.keep_oldest(spec.since.clone());
             }
             let node = nodes.get(spec.block.as_str());
             if is_bound && node.is_some_and(|node| *node == spec.node.node) {
                 continue;
             }
-            all.used = all.used.saturating_add(1);
-            all.excluded += u64::from(is_bound && is_excluded(accepted, &spec.address));
-            all.taken += u128::from(!accepted.has_blocks() && is_allocatable(accepted, &spec.address));
+            let Ok(ip) = spec.address.parse::<IpAddr>() else {
+                continue;
+            };
+            self.excluded += u64::from(is_bound && is_excluded(accepted, ip));
+            let family = self.of_mut(Family::of(ip));
+            family.used = family.used.saturating_add(1);
+            family.claim(u128::from(!accepted.has_blocks() && is_allocatable(accepted, ip)));
         }
-        all
+    }
+}
+
+impl FamilyTotals {
+    fn claim(&mut self, addresses: u128) {
+        self.claimed = self.claimed.saturating_add(addresses);
     }
 }
 
 /// Whether the pool allocates the address to any pod. Reserved and excluded addresses are not allocatable.
-fn is_allocatable(accepted: &AcceptedPool, address: &str) -> bool {
-    address
-        .parse()
-        .is_ok_and(|ip: IpAddr| accepted.ranges.usable(Family::of(ip)).contains(bits(ip)))
+fn is_allocatable(accepted: &AcceptedPool, ip: IpAddr) -> bool {
+    accepted.ranges.usable(Family::of(ip)).contains(bits(ip))
 }
 
 /// Whether the address lies between the first and the last address of a range that excludes it.
-fn is_excluded(accepted: &AcceptedPool, address: &str) -> bool {
-    address.parse().is_ok_and(|ip: IpAddr| {
-        let reaches = BlockCidr::containing(ip, 0).is_some_and(|cidr| accepted.reaches(cidr));
-        reaches && accepted.ranges.range_of(ip).is_none()
-    })
+fn is_excluded(accepted: &AcceptedPool, ip: IpAddr) -> bool {
+    let reaches = BlockCidr::containing(ip, 0).is_some_and(|cidr| accepted.reaches(cidr));
+    reaches && accepted.ranges.range_of(ip).is_none()
 }
 
 /// The number in the type of an object's field; too large numbers become the maximum.

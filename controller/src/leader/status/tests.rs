@@ -44,3 +44,17 @@ fn a_condition_keeps_the_time_of_its_last_transition() {
         Some(3)
     ));
 }
+
+#[test]
+fn the_condition_exhausted_names_the_family_of_its_numbers() {
+    let spec =
+        json!({ "ranges": [{ "subnet": "10.1.0.0/28", "gateway": "none" }, { "subnet": "fd00::/64" }] });
+    let accepted = api::testing::accepted_pool("rail0", &spec).unwrap();
+    let no_objects: [IpAddress; 0] = [];
+    let found = usage_conditions(&Usage::of(&accepted, &[], &no_objects));
+    let message = &found[0].message;
+    assert_eq!(
+        *message,
+        "0 of 14 IPv4 addresses are in use, 0 blocks, 14 IPv4 addresses in no block"
+    );
+}

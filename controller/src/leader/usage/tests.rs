@@ -182,3 +182,86 @@ fn an_address_object_in_use_that_an_edit_excludes_is_counted() {
     ];
     assert_eq!(Usage::of(&accepted, &[], &addresses).excluded, 1);
 }
+
+/// 14 IPv4 addresses in one block, and a /64 in blocks of 16.
+fn dual_stack_pool() -> AcceptedPool {
+    pool(&json!({
+        "ranges": [{ "subnet": "10.1.0.0/28", "gateway": "none" }, { "subnet": "fd00::/64", "gateway": "none" }],
+        "blockSize": { "v4": 16, "v6": 16 },
+    }))
+}
+
+/// Otherwise each ADD that needs an IPv4 address fails with code 11, and its request is written and closed again and again.
+#[test]
+fn a_dual_stack_pool_without_a_free_ipv4_address_is_exhausted() {
+    let accepted = dual_stack_pool();
+    let v6 = block("fd00::/124", "a", "Active", &json!({ "used": 13, "free": 2 }));
+    let with_room = block("10.1.0.0/28", "a", "Active", &json!({ "used": 13, "free": 1 }));
+    assert!(!Usage::of(&accepted, &[with_room, v6.clone()], &NO_OBJECTS).is_exhausted);
+    let full = block("10.1.0.0/28", "a", "Active", &json!({ "used": 14, "free": 0 }));
+    let numbers = Usage::of(&accepted, &[full, v6], &NO_OBJECTS);
+    assert!(numbers.is_exhausted);
+    let counters = &numbers.counters;
+    assert_eq!((counters.size, counters.used), (14, 14));
+    assert_eq!((counters.free, counters.unclaimed), (0, 0));
+    assert_eq!(counters.blocks, 2, "those of both families");
+}
+
+#[test]
+fn a_dual_stack_pool_without_blocks_is_exhausted_with_its_ipv4_addresses() {
+    let accepted = pool(&json!({
+        "ranges": [{ "subnet": "10.1.0.0/30", "gateway": "none" }, { "subnet": "fd00::/64", "gateway": "none" }],
+        "allocation": "PerAddress",
+    }));
+    let bound = |ip: &str, length: u8| address(ip, &format!("{ip}/{length}"), "a", "Bound");
+    let mut addresses = vec![
+        bound("10.1.0.1", 32),
+        bound("fd00::1", 128),
+        bound("fd00::2", 128),
+    ];
+    let numbers = Usage::of(&accepted, &[], &addresses);
+    assert!(!numbers.is_exhausted);
+    assert_eq!((numbers.counters.used, numbers.counters.free), (1, 1));
+    addresses.push(bound("10.1.0.2", 32));
+    assert!(Usage::of(&accepted, &[], &addresses).is_exhausted);
+}
+
+#[test]
+fn the_counters_describe_the_family_with_the_fewest_free_addresses() {
+    let spec = |v4: &str, v6: &str| {
+        pool(&json!({
+            "ranges": [{ "subnet": v4, "gateway": "none" }, { "subnet": v6, "gateway": "none" }],
+            "blockSize": { "v4": 16, "v6": 16 },
+        }))
+    };
+    let blocks = [
+        block("10.1.0.0/28", "a", "Active", &json!({ "used": 5, "free": 9 })),
+        block("fd00::/124", "a", "Active", &json!({ "used": 4, "free": 11 })),
+    ];
+    let numbers_of = |accepted: &AcceptedPool| {
+        let numbers = Usage::of(accepted, &blocks, &NO_OBJECTS);
+        let counters = numbers.counters;
+        let all = (counters.size, counters.used, counters.free, counters.unclaimed);
+        (numbers.family, all)
+    };
+    let v4 = numbers_of(&spec("10.1.0.0/27", "fd00::/64"));
+    assert_eq!(v4, (Family::V4, (30, 5, 24, 15)));
+    let v6 = numbers_of(&spec("10.1.0.0/24", "fd00::/123"));
+    assert_eq!(v6, (Family::V6, (31, 4, 27, 16)));
+}
+
+/// Pods name the reserved addresses, and get the others as well.
+#[test]
+fn a_family_with_only_reserved_addresses_does_not_exhaust_a_pool() {
+    let spec = |reserved: Value| {
+        pool(&json!({
+            "ranges": [{ "subnet": "10.1.0.0/28", "gateway": "none" }, { "subnet": "fd00::/124", "gateway": "none" }],
+            "blockSize": { "v4": 16, "v6": 16 }, "reserved": reserved,
+        }))
+    };
+    let numbers = Usage::of(&spec(json!(["10.1.0.0/28"])), &[], &NO_OBJECTS);
+    assert!(!numbers.is_exhausted);
+    assert_eq!((numbers.family, numbers.counters.free), (Family::V6, 15));
+    let reserved = spec(json!(["10.1.0.0/28", "fd00::/124"]));
+    assert!(Usage::of(&reserved, &[], &NO_OBJECTS).is_exhausted);
+}

@@ -81,8 +81,8 @@ pub(crate) struct Leader {
     obsolete: HashMap<String, (String, Instant)>,
     /// The `StatefulSet` with kept addresses that was read last: namespace and name.
     last_set: Option<(String, String)>,
-    /// The version of an address whose release a node requests, and since when this process has known it.
-    releasing: HashMap<String, (String, Instant)>,
+    /// The addresses whose release nodes request, by name.
+    releasing: HashMap<String, release::Observed>,
     share_requests: share::ShareRequests,
     /// Shared blocks without addresses, and since when.
     empty: HashMap<String, Instant>,

@@ -10,11 +10,53 @@ use api::requests::{ReconcileError, WriteResult, registration_state};
 use api::sticky::{AddressUse, Handover, Wait, handover};
 use api::{AddressState, IpAddress, IpPool, IpPoolStatus};
 use kube::ResourceExt;
-use std::collections::BTreeSet;
-use std::time::Instant;
+use std::collections::{BTreeSet, HashMap};
+use std::time::{Duration, Instant};
 
 /// The most addresses of one pool that one round handles.
 const BATCH: usize = 64;
+
+/// An address whose release a node requests.
+pub(super) struct Observed {
+    version: String,
+    /// When this process first saw the address in this version.
+    since: Instant,
+    /// The Node object is gone, so the address stays for the quarantine. The node cannot come back: a Node that is registered
+    /// again has another UID.
+    is_gone: bool,
+}
+
+/// How long an address is observed before it is released.
+#[derive(Clone, Copy)]
+struct Delays {
+    observation: Duration,
+    quarantine: Duration,
+}
+
+impl Observed {
+    /// Whether it is too early to release the address.
+    fn is_waiting(&self, delays: Delays, now: Instant) -> bool {
+        let quarantine = self.is_gone.then_some(delays.quarantine);
+        let delay = delays.observation.max(quarantine.unwrap_or_default());
+        now.saturating_duration_since(self.since) < delay
+    }
+}
+
+/// The addresses of `names` that one round reads. Addresses that wait are left out: they cost no requests, and the observation
+/// of the other ones begins. If another process releases a waiting address, its request stays until the end of the wait.
+fn next_batch(
+    names: BTreeSet<String>,
+    observed: &HashMap<String, Observed>,
+    delays: Delays,
+    now: Instant,
+) -> Vec<String> {
+    let waits = |name: &String| observed.get(name).is_some_and(|one| one.is_waiting(delays, now));
+    names
+        .into_iter()
+        .filter(|name| !waits(name))
+        .take(BATCH)
+        .collect()
+}
 
 /// Whether a request can be removed.
 enum Progress {
@@ -33,7 +75,7 @@ impl Leader {
     ) -> Result<(), ReconcileError> {
         let requests = status.open_requests();
         let names: BTreeSet<String> = requests.flat_map(|one| one.addresses.iter().cloned()).collect();
-        for name in names.into_iter().take(BATCH) {
+        for name in next_batch(names, &self.releasing, self.delays(), Instant::now()) {
             match self.release_one(&pool.name_any(), &name).await {
                 Ok(Progress::Done) => {
                     self.releasing.remove(&name);
@@ -50,6 +92,14 @@ impl Leader {
         Ok(())
     }
 
+    fn delays(&self) -> Delays {
+        let config = &self.context.config.daemon;
+        Delays {
+            observation: config.observation_interval,
+            quarantine: config.quarantines.unused,
+        }
+    }
+
     async fn release_one(&mut self, pool: &str, name: &str) -> Result<Progress, ReconcileError> {
         let found: Option<IpAddress> = self.context.api.get(name).await?;
         let Some(address) = found.filter(|address| address.spec.pool == pool) else {
@@ -59,18 +109,24 @@ impl Leader {
             return Ok(Progress::Done);
         }
         let before = self.before(&address).await?;
-        let config = &self.context.config;
-        match handover(
-            before,
-            config.daemon.observation_interval,
-            config.daemon.quarantines.unused,
-        ) {
+        let delays = self.delays();
+        match handover(before, delays.observation, delays.quarantine) {
             Handover::Watch => {
-                let version = address.resource_version().unwrap_or_default();
-                self.releasing.insert(name.to_owned(), (version, Instant::now()));
+                let observed = Observed {
+                    version: address.resource_version().unwrap_or_default(),
+                    since: Instant::now(),
+                    is_gone: false,
+                };
+                self.releasing.insert(name.to_owned(), observed);
                 Ok(Progress::Pending)
             }
-            Handover::Wait(Wait::Observation | Wait::Quarantine) => Ok(Progress::Pending),
+            Handover::Wait(Wait::Observation) => Ok(Progress::Pending),
+            Handover::Wait(Wait::Quarantine) => {
+                if let Some(observed) = self.releasing.get_mut(name) {
+                    observed.is_gone = true;
+                }
+                Ok(Progress::Pending)
+            }
             Handover::Wait(_) => Ok(Progress::Done),
             Handover::Pass => self.release(&address).await,
         }
@@ -101,12 +157,15 @@ impl Leader {
         let theirs = spec.pod.as_ref().and_then(|pod| pod.uid.clone());
         let node = api.registration(&spec.node.node).await?;
         let version = address.resource_version().unwrap_or_default();
-        let watched = self.releasing.get(&address.name_any());
-        let unchanged = watched.filter(|(seen, _)| *seen == version);
+        let observed = self.releasing.get(&address.name_any());
+        let unchanged = observed.filter(|observed| observed.version == version);
         Ok(AddressUse::Remote {
             same_pod: now.is_some_and(|now| now.uid() == theirs),
             node: registration_state(node.as_ref(), &spec.node),
-            unchanged: unchanged.map(|(_, since)| since.elapsed()),
+            unchanged: unchanged.map(|observed| observed.since.elapsed()),
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

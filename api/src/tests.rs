@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use serde::Deserialize;
 use std::path::PathBuf;
 
 /// The file of a definition in `conf/crds`.
@@ -29,6 +30,32 @@ fn the_crd_manifests_match_the_rust_types() {
             path.display()
         );
     }
+}
+
+/// The API server evaluates all conditions of a policy, and looks for a False one afterwards. Only `&&` within a condition
+/// ends the evaluation. Source: k8s.io/apiserver, `pkg/admission/plugin/webhook/matchconditions/matcher.go`.
+#[test]
+fn a_write_of_a_kubelet_to_its_node_causes_no_authorizer_check() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../conf/policies/agent.yaml");
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut policies = Vec::new();
+    for document in serde_norway::Deserializer::from_str(&text) {
+        let policy = serde_json::Value::deserialize(document).unwrap();
+        let of_all_clients = policy["spec"]["matchConstraints"]["resourceRules"][0]["apiGroups"][0]
+            .as_str()
+            .is_some_and(|group| group != "rdmanet.io");
+        if !of_all_clients {
+            continue;
+        }
+        policies.push(policy["metadata"]["name"].as_str().unwrap().to_owned());
+        let conditions = policy["spec"]["matchConditions"].as_array().unwrap();
+        assert_eq!(conditions.len(), 1, "{policies:?}");
+        let expression = conditions[0]["expression"].as_str().unwrap();
+        let first = "request.userInfo.username.startsWith('system:serviceaccount:') && ";
+        assert!(expression.starts_with(first), "{policies:?}: {expression}");
+        assert!(!expression.contains("||"), "{policies:?}: {expression}");
+    }
+    assert_eq!(policies, ["rdmanet-agent-events", "rdmanet-agent-nodes"]);
 }
 
 #[test]

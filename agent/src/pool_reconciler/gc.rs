@@ -13,6 +13,7 @@ use crate::liveness::{Conclusion, Namespace, PodState, conclude, final_phase};
 use crate::suspects::Suspects;
 use api::accepted_pool::AcceptedPool;
 use api::block_layout::address_name;
+use api::convert::owner;
 use api::deadline::BACKGROUND_LIMIT;
 use api::requests::{ReconcileError, Requests, WriteResult};
 use api::{AddressState, IpAddress};
@@ -440,11 +441,22 @@ impl GarbageCollector {
                 continue;
             }
             let suspected = self.observed.addresses.observe(&key, Instant::now());
-            if suspected >= self.context.agent.config.daemon.observation_interval {
+            if suspected >= self.observation_of(me, address) {
                 self.free_address(api, address, ip).await?;
             }
         }
         Ok(kept)
+    }
+
+    /// How long no lease must have `address` before it is freed. An object of an earlier registration of this node may be
+    /// that of another machine, which goes on: it waits for the quarantine, as a block does.
+    fn observation_of(&self, me: &NodeIdentity, address: &IpAddress) -> Duration {
+        let daemon = &self.context.agent.config.daemon;
+        if matches!(me, NodeIdentity::Registered(me) if *me == owner(&address.spec.node)) {
+            daemon.observation_interval
+        } else {
+            daemon.quarantines.unused.max(daemon.observation_interval)
+        }
     }
 
     async fn free_address(

@@ -236,6 +236,31 @@ async fn a_node_replaced_under_its_name_waits_for_the_quarantine_of_the_old_bloc
     );
 }
 
+/// A spare machine gets the name of one that was cut off, and goes on with its pods.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_replaced_under_its_name_keeps_the_old_objects_for_the_quarantine() {
+    const QUARANTINE: Duration = Duration::from_secs(15);
+    let flags = ["--quarantine", "15s"];
+    let site = Site::with(&flags).await;
+    let old = Member::running(&site.server, "a", &flags).await;
+    site.pool("rail0", json!({
+        "ranges": [{ "subnet": "10.1.0.0/28", "gateway": "none" }], "blockSize": { "v4": 16 }, "cooldownSeconds": 0,
+        "reserved": ["10.1.0.9"],
+    }))
+    .await;
+    old.wait_active("rail0").await;
+    old.add_soon("rail0", &Attachment::of("one").asking("10.1.0.9"))
+        .await;
+    assert_eq!(site.addresses().await.len(), 1);
+    old.kill();
+    let left = Instant::now();
+    old.identity.leave(&site.admin).await;
+    let _new = Member::running(&site.server, "a", &flags).await;
+    until("the address is free", async || site.addresses().await.is_empty()).await;
+    let waited = left.elapsed();
+    assert!(waited >= QUARANTINE, "the address was free after {waited:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_of_a_deleted_node_allocates_nothing_and_keeps_pod_addresses() {
     let flags = ["--quarantine", "5s"];

@@ -51,7 +51,7 @@ struct Fixture {
 }
 
 /// A time between two observations that proves something.
-const OBSERVE: Duration = Duration::from_millis(300);
+const OBSERVE: Duration = Duration::from_secs(1);
 
 fn pod_answer(script: &mut Script, uri: &str) -> (u16, Value) {
     script.asked.push(uri.to_owned());

@@ -220,7 +220,6 @@ fn a_node_that_is_deleted_twice_gets_a_full_quarantine_each_time() {
         .await;
         let first = Instant::now();
         // The quarantine of each block has begun, and none has ended.
-        tokio::time::sleep(QUARANTINE / 2).await;
         let back = Identity::new(&site.admin, "gone").await;
         until("the controller has seen the node return", async || {
             is_back() == before + 2

@@ -77,7 +77,8 @@ fn a_failed_report_gets_another_turn() {
     };
     let mut again: Vec<u64> = (0..1000).map(again).collect();
     again.sort_unstable();
-    assert!((45..=55).contains(&again[500]), "{}", again[500]);
+    // Seven times the standard deviation of the median, so that no run in a billion fails.
+    assert!((35..=65).contains(&again[500]), "{}", again[500]);
 }
 
 #[test]

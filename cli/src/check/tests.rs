@@ -286,6 +286,16 @@ fn a_pool_whose_spec_no_controller_has_read_is_reported() {
         [(Severity::Warn, "rail0 Ready".to_owned(), text.to_owned())]
     );
     assert_eq!(shown(&snapshot), json!(false));
+    // A deletion that waits for pods has a generation of its own.
+    let waits = json!({
+        "type": "Ready", "status": "False", "reason": "Deleting", "message": "2 pods", "observedGeneration": 2,
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    });
+    let mut deleted = snapshot.clone();
+    let conditions = &mut deleted.pools[0].object.status.as_mut().unwrap().conditions;
+    conditions[0] = serde_json::from_value(waits).unwrap();
+    let texts: Vec<String> = reported(&deleted).into_iter().map(|(_, _, text)| text).collect();
+    assert_eq!(texts, ["Deleting: 2 pods"]);
     // The default of the definition: no controller has ever seen the pool.
     let new = json!({ "observedGeneration": -1 });
     snapshot.pools[0].object.metadata.generation = Some(1);

@@ -14,6 +14,7 @@ use api::requests::{NodeCondition, conditions};
 use api::{IpAddress, IpBlock, IpPool, Range, condition};
 use ipnetwork::IpNetwork;
 use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use kube::{Api, Client, ResourceExt};
 use std::collections::{BTreeMap, BTreeSet};
@@ -154,17 +155,22 @@ pub fn kept_for(address: &IpAddress) -> Option<String> {
     Some(format!("{}/{}", holder.namespace, holder.pod))
 }
 
-/// Whether the controller has not read the current spec of `pool`. The conditions then describe an earlier one.
+/// Whether the controller has not read the current spec of `pool`. The conditions then describe an earlier one. A deletion
+/// has a generation of its own, which only the conditions have.
 pub fn is_unread(pool: &IpPool) -> bool {
-    let observed = pool.status.as_ref().and_then(|status| status.observed_generation);
-    observed.unwrap_or_default() < pool.metadata.generation.unwrap_or_default()
+    let of_spec = pool.status.as_ref().and_then(|status| status.observed_generation);
+    let of_ready = ready(pool).and_then(|ready| ready.observed_generation);
+    of_spec.max(of_ready).unwrap_or_default() < pool.metadata.generation.unwrap_or_default()
+}
+
+fn ready(pool: &IpPool) -> Option<&Condition> {
+    let mut conditions = pool.status.iter().flat_map(|status| &status.conditions);
+    conditions.find(|one| one.type_ == condition::READY)
 }
 
 /// Why the controller has not accepted the current spec of `pool`; `None` if it has.
 pub fn unready(pool: &IpPool) -> Option<String> {
-    let conditions = pool.status.iter().flat_map(|status| &status.conditions);
-    let mut ready = conditions.filter(|one| one.type_ == condition::READY);
-    match ready.next().filter(|_| !is_unread(pool)) {
+    match ready(pool).filter(|_| !is_unread(pool)) {
         Some(ready) if ready.status == "True" => None,
         Some(ready) => Some(format!(
             "its condition Ready is {} ({}): {}",

@@ -4,6 +4,9 @@
 use crate::{pod_with, rdmanet};
 use agents::{Attachment, Member, Site};
 use apiserver::install::until;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -109,6 +112,16 @@ async fn the_addresses_command_finds_a_holder_by_pod_status_lease_or_object() {
     );
 }
 
+/// Reports the agent's pod of `node` as ready, as its kubelet does.
+async fn report_ready(site: &Site, node: &str) {
+    let pods: Api<Pod> = Api::namespaced(site.admin.clone(), "rdmanet-system");
+    let ready = json!({ "status": { "conditions": [{ "type": "Ready", "status": "True" }] } });
+    let name = format!("rdmanet-agent-{node}");
+    pods.patch_status(&name, &PatchParams::default(), &Patch::Merge(ready))
+        .await
+        .unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_commands_report_pools_blocks_and_a_duplicate_address() {
     let site = Site::new().await;
@@ -174,6 +187,12 @@ async fn the_commands_report_pools_blocks_and_a_duplicate_address() {
             .contains("a (Active)")
     );
 
+    let starting = ask(&["check", "--pause", "0"]);
+    assert!(
+        starting.status == 1 && starting.out.contains("deserted cluster"),
+        "{starting:?}"
+    );
+    report_ready(&site, "a").await;
     let well = ask(&["check", "--pause", "0"]);
     assert_eq!(well.status, 0, "{well:?}");
     assert!(

@@ -2,12 +2,12 @@
 //! The attachments of `cni-ipoib` on a node, and which links and RDMA devices of the node their pods have. The host does
 //! not see such a link, and in exclusive mode it does not see such an RDMA device. Neither is a fault of the node.
 
-use cni_ipoib::intent::{Grant, Hardware, Identity, Intent, Snapshot};
+use cni_ipoib::intent::{Grant, Hardware, Identity, Intent, Made, Snapshot};
 use cni_ipoib::journal::Written;
 use common::netlink::Link;
 use common::rdma::{Device, Guid, Port, PortLayer};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::Path;
 
@@ -56,7 +56,7 @@ pub struct WithChildren {
     pub attached: Attached,
     /// The name of the link that the attachment chose.
     pub master: String,
-    /// The indexes of the parents, as far as the kernel reported them in the pod.
+    /// The indexes of the parents on the host.
     parents: Vec<u32>,
 }
 
@@ -79,10 +79,19 @@ impl Attachments {
         lives: impl Fn(&Written) -> bool,
     ) -> Self {
         let mut all = Self::default();
+        let interface =
+            |one: &Written, name: &str| (one.attachment.container_id.to_string(), name.to_owned());
+        let interfaces: BTreeSet<_> = records
+            .iter()
+            .map(|one| interface(one, one.attachment.ifname.as_str()))
+            .collect();
         for one in records {
             let attached = Attached::of(one, pods);
             all.in_pods.extend(InPod::of(one, &attached, &lives));
-            all.with_children.extend(WithChildren::of(one, &attached, &lives));
+            // `linkInContainer`: the parent is another interface of the pod.
+            if !interfaces.contains(&interface(one, &one.intent.master)) {
+                all.with_children.extend(WithChildren::of(one, &attached, &lives));
+            }
             let of_master = all.users.entry(one.intent.master.clone()).or_default();
             of_master.push(User::Attachment(attached));
         }
@@ -116,22 +125,19 @@ impl Attached {
 }
 
 impl WithChildren {
-    /// The children of `of`. `None` if ADD has created none yet, or the namespace of the pod is gone.
+    /// The children of `of`. `None` if it has none of a link of the host, or the namespace of the pod is gone.
     fn of(of: &Written, attached: &Attached, lives: impl Fn(&Written) -> bool) -> Option<Self> {
-        let Intent { made, device, .. } = &of.intent;
-        (device.is_none() && !made.is_empty() && lives(of)).then(|| Self {
+        let parents: Vec<u32> = of.intent.made.iter().filter_map(Made::parent_on_host).collect();
+        (!parents.is_empty() && lives(of)).then(|| Self {
             attached: attached.clone(),
             master: of.intent.master.clone(),
-            parents: made.iter().filter_map(|made| made.parent).collect(),
+            parents,
         })
     }
 
     /// Whether a parent is not among `links`, those of the host: its driver was loaded again, or its adapter is gone. The
     /// kernel has then deleted the children. A link that is created anew has another index.
     pub(super) fn is_lost(&self, links: &[Link]) -> bool {
-        if self.parents.is_empty() {
-            return !links.iter().any(|link| link.name == self.master);
-        }
         let is_there = |parent: &u32| links.iter().any(|link| link.index == *parent);
         !self.parents.iter().all(is_there)
     }

@@ -4,7 +4,7 @@
 use super::function::function_at;
 use crate::error::{Error, Step};
 use crate::host::Host;
-use crate::intent::{Function, Hardware, is_made_by_software};
+use crate::intent::{Function, Hardware, Made, is_made_by_software};
 use crate::journal::{Intent, Written};
 use crate::kernel::{Kernel, Side, links};
 use crate::rdma;
@@ -129,8 +129,8 @@ fn uppers(link: &Link, all: &[Link], written: &[Written], damaged: &[String]) ->
     };
     let here = all.iter().filter(on_it).map(|upper| upper.name.clone());
     let is_above = |intent: &Intent| {
-        let is_child =
-            intent.master == link.name || intent.made.iter().any(|made| made.may_be_on(link.index));
+        let mut parents = intent.made.iter().filter_map(Made::parent_on_host);
+        let is_child = intent.master == link.name || parents.any(|parent| parent == link.index);
         intent.device.is_none() && is_child
     };
     let in_pods = written

@@ -71,10 +71,11 @@ impl Made {
         parent.or((self.kind == "ipoib").then_some(index))
     }
 
-    /// Whether its parent has the index `index` on the host. An `IPoIB` child of a link in the pod counts too if that link
-    /// has the index there: the kernel reports no namespace of its parent.
-    pub fn may_be_on(&self, index: u32) -> bool {
-        (self.outside || self.kind == "ipoib") && self.parent_of(self.index, self.parent) == Some(index)
+    /// The index of its parent on the host; `None` if it has none there. For an `IPoIB` child of a link in the pod it is the
+    /// index of that link: the kernel reports no namespace of its parent.
+    pub fn parent_on_host(&self) -> Option<u32> {
+        let may_have = self.outside || self.kind == "ipoib";
+        self.parent_of(self.index, self.parent).filter(|_| may_have)
     }
 
     /// Whether `link` is this link after the kernel returned it to the host at the end of the pod's namespace

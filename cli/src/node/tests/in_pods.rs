@@ -269,11 +269,11 @@ fn an_rdma_device_that_the_host_sees_again_is_not_shown_in_a_pod() {
     assert_eq!(row(&answer, "mlx5_1/1").last(), Some(&"yes"));
 }
 
-/// The journal entry of a pod with a child of the link `ib1`, whose index was `parent`.
+/// The journal entry of a pod with a child of the link `ib1`, whose index was `parent`. The child has the index 11 in the pod.
 fn with_child(n: u8, parent: Option<u32>) -> Written {
     let mut entry = entry(n, &Value::Null, &Value::Null);
     entry.intent.master = "ib1".to_owned();
-    let made = json!([{ "index": 2, "kind": "ipoib", "parent": parent, "outside": false, "address": "" }]);
+    let made = json!([{ "index": 11, "kind": "ipoib", "parent": parent, "outside": false, "address": "" }]);
     entry.intent.made = serde_json::from_value(made).unwrap();
     entry
 }
@@ -298,7 +298,7 @@ fn a_pod_whose_child_lost_its_parent_is_reported() {
     assert_eq!(
         lost(&[], with_child(1, None), true),
         [""; 0],
-        "the index is unknown"
+        "the kernel reports no parent that has the child's own index"
     );
     let created_anew = lost(&[], with_child(1, Some(7)), true);
     assert!(
@@ -307,6 +307,22 @@ fn a_pod_whose_child_lost_its_parent_is_reported() {
     );
     assert_eq!(lost(&ports, with_child(1, Some(11)), true).len(), 1);
     assert_eq!(lost(&ports, with_child(1, None), true).len(), 1);
+}
+
+/// `linkInContainer`: the index of such a parent is one of the pod.
+#[test]
+fn a_child_of_an_interface_of_its_pod_is_not_lost() {
+    let port = FixturePort::infiniband(1, 100);
+    let whole = whole_link(&port, &boot());
+    for kind in ["ipoib", "macvlan"] {
+        let mut child = with_child(1, Some(7));
+        child.attachment.ifname = "net2".parse().unwrap();
+        child.intent.master = "net1".to_owned();
+        child.intent.made[0].kind = kind.to_owned();
+        let ports = std::slice::from_ref(&port);
+        let answer = node(ports, ports, &[whole.clone(), child], true);
+        assert_eq!(findings(&answer, "fail"), [""; 0], "{kind}");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `rdmanet pools` and `rdmanet blocks`.
 
-use crate::cluster::snapshot::{Block, Pool, Snapshot, is_unread};
+use crate::cluster::snapshot::{Block, Pool, Snapshot, condition_of, is_unread};
 use crate::output::{CommandError, Outcome, Output};
 use crate::table::{Table, wrapped};
 use api::condition;
@@ -86,17 +86,11 @@ pub fn find<'s>(snapshot: &'s Snapshot, name: &str) -> Result<&'s Pool, CommandE
     })
 }
 
-fn condition_of<'p>(pool: &'p Pool, kind: &str) -> Option<(&'p str, &'p str, &'p str)> {
-    let conditions = &pool.object.status.as_ref()?.conditions;
-    let found = conditions.iter().find(|condition| condition.type_ == kind)?;
-    Some((&found.status, &found.reason, &found.message))
-}
-
 /// The status of the condition `Ready` and its reason. A condition about an earlier spec counts as unknown, as for
 /// kstatus.
 fn readiness(pool: &Pool) -> (&str, &str) {
-    match condition_of(pool, condition::READY) {
-        Some((status, reason, _)) if !is_unread(&pool.object) => (status, reason),
+    match condition_of(&pool.object, condition::READY) {
+        Some(ready) if !is_unread(&pool.object) => (&ready.status, &ready.reason),
         Some(_) => ("Unknown", "the controller has not read the current spec yet"),
         None => ("Unknown", "the controller has not read the pool yet"),
     }

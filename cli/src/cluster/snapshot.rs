@@ -159,18 +159,19 @@ pub fn kept_for(address: &IpAddress) -> Option<String> {
 /// has a generation of its own, which only the conditions have.
 pub fn is_unread(pool: &IpPool) -> bool {
     let of_spec = pool.status.as_ref().and_then(|status| status.observed_generation);
-    let of_ready = ready(pool).and_then(|ready| ready.observed_generation);
+    let of_ready = condition_of(pool, condition::READY).and_then(|ready| ready.observed_generation);
     of_spec.max(of_ready).unwrap_or_default() < pool.metadata.generation.unwrap_or_default()
 }
 
-fn ready(pool: &IpPool) -> Option<&Condition> {
+/// The condition `kind` of `pool`.
+pub fn condition_of<'p>(pool: &'p IpPool, kind: &str) -> Option<&'p Condition> {
     let mut conditions = pool.status.iter().flat_map(|status| &status.conditions);
-    conditions.find(|one| one.type_ == condition::READY)
+    conditions.find(|one| one.type_ == kind)
 }
 
 /// Why the controller has not accepted the current spec of `pool`; `None` if it has.
 pub fn unready(pool: &IpPool) -> Option<String> {
-    match ready(pool).filter(|_| !is_unread(pool)) {
+    match condition_of(pool, condition::READY).filter(|_| !is_unread(pool)) {
         Some(ready) if ready.status == "True" => None,
         Some(ready) => Some(format!(
             "its condition Ready is {} ({}): {}",
@@ -391,7 +392,7 @@ fn agents(pods: &[Pod]) -> BTreeMap<String, bool> {
     all
 }
 
-/// Whether the kubelet reports the pod as ready, and nobody has deleted it.
+/// Whether the kubelet reports the pod as ready, and no client has deleted it.
 fn is_ready(pod: &Pod) -> bool {
     let conditions = pod
         .status

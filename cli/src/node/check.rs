@@ -51,7 +51,8 @@ pub fn findings(facts: &NodeFacts, advice: &Advice) -> Vec<Finding> {
     all
 }
 
-/// Pods without their interfaces, one finding for each parent that is gone. Multus sends no CHECK, so nobody else reports them.
+/// One finding for each parent that is gone, with the interfaces that its pods have lost. Multus sends no CHECK, so no verb
+/// of the plugin reports them.
 fn lost(attachments: &[WithChildren]) -> impl Iterator<Item = Finding> {
     let mut by_master: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for one in attachments {

@@ -56,7 +56,7 @@ use std::time::Duration;
 pub use block::{BlockUse, Leases, StoredLease, Unattributed};
 pub use disk::{Disk, Identity, NodeDisk};
 pub use lease::Lease;
-pub use pending::Released;
+pub use pending::{Released, RequestId};
 pub use sandbox::{Fate, NetnsFile, Sandbox};
 
 /// How long a call waits for other calls on the same network. A call takes about a millisecond; runtimes wait

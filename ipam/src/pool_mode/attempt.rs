@@ -12,7 +12,7 @@ use crate::allocator::{Allocation, Prober};
 use crate::config::PoolConfig;
 use crate::pool::{PoolFile, PoolName, PoolRanges, Standing};
 use crate::range::Family;
-use crate::store::{Lease, Locked, Sandbox, Store};
+use crate::store::{Lease, Locked, RequestId, Sandbox, Store};
 use common::cni::{Attachment, CniResult, Code, Error};
 use plan::Plan;
 use std::net::IpAddr;
@@ -30,6 +30,7 @@ pub(super) struct Attempt<'a> {
     owner: &'a Attachment,
     sandbox: &'a Sandbox,
     store: Store<'a>,
+    request_id: RequestId,
 }
 
 /// The agent's answers so far.
@@ -75,6 +76,7 @@ impl<'a> Attempt<'a> {
             config,
             owner,
             sandbox,
+            request_id: RequestId::random(),
         })
     }
 
@@ -160,10 +162,10 @@ impl<'a> Attempt<'a> {
         if let Some(need) = self.gate(&pool) {
             return self.refresh(replies, need);
         }
-        if !replies.granted.is_empty() && !locked.may_lease(self.owner)? {
+        if !replies.granted.is_empty() && !locked.may_lease(self.owner, &self.request_id)? {
             return Err(Error::new(
                 Code::TRY_AGAIN,
-                "the agent released the addresses of this request, because ADD did not use them in time; try again",
+                "the agent released the addresses of this request, or a later ADD of this attachment asked again, because ADD did not use them in time; try again",
             ));
         }
         let ranges = PoolRanges::new(&pool, &self.store.pool_path())?;
@@ -199,7 +201,7 @@ impl<'a> Attempt<'a> {
                 need,
             )),
             Plan::Allocate(ips, families, need) => {
-                locked.begin_asking(self.owner)?;
+                locked.begin_asking(self.owner, &self.request_id)?;
                 Ok(Outcome::Ask(
                     Box::new(Request {
                         ips,
@@ -283,7 +285,7 @@ impl<'a> Attempt<'a> {
         let ended = self
             .store
             .enter()
-            .and_then(|locked| locked.end_asking(self.owner));
+            .and_then(|locked| locked.end_request(self.owner, &self.request_id));
         if let Err(error) = ended {
             tracing::warn!(attachment = %self.owner, error = %error.msg, "cannot remove the record of a request; the agent finds it later");
         }

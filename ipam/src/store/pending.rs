@@ -3,19 +3,20 @@
 //! ended.
 //!
 //! ```text
-//! boot-<boot id>/asking/<container id>@<ifname>   an ADD that has a request at the agent
+//! boot-<boot id>/asking/<container id>@<ifname>   an ADD that has a request at the agent: the request's ID
 //! releases/<address>                              the lease that held it; the agent deletes the object, then this file
 //! ```
 //!
-//! Invariant: a lease with such an address is made only while the owner's file in `asking/` exists. So the
-//! agent may release an address of an attachment without a lease, once it has removed that file under the
-//! lock. An ADD that was stopped for a minute meanwhile finds the file gone, fails, and holds no address of
-//! another pod.
+//! Invariant: a lease with such an address is made only while the owner's file in `asking/` has the ID of the
+//! request that got the address. So the agent may release an address of an attachment without a lease, once
+//! it has removed that file under the lock. An ADD that was stopped for a minute meanwhile finds the file
+//! gone, or that of a later ADD of the same attachment; it fails, and holds no address of another pod.
 
 use super::error::failed;
 use super::lease::{Lease, ended};
 use super::{Locked, Store, lease_name};
 use common::cni::{Attachment, Error};
+use std::hash::{BuildHasher, RandomState};
 use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -32,6 +33,18 @@ pub struct Released {
     pub ended: Option<Duration>,
     /// The inode of the file.
     pub inode: u64,
+}
+
+/// The ID of the requests of one ADD: an ADD that repeats a stopped one has another ID.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestId(String);
+
+impl RequestId {
+    /// A random ID of 64 bits. The standard library takes the keys of its hash maps from the kernel, and no two states of
+    /// a thread have the same keys.
+    pub fn random() -> Self {
+        Self(format!("{:016x}", RandomState::new().hash_one(())))
+    }
 }
 
 impl Store<'_> {
@@ -76,11 +89,12 @@ impl Store<'_> {
 }
 
 impl Locked<'_> {
-    /// Records that `owner` is about to request addresses from the agent.
+    /// Records that an ADD of `owner` is about to request addresses from the agent. The answer to an earlier ADD becomes no
+    /// lease from here on.
     ///
     /// # Errors
     /// [`common::cni::Code::IO`].
-    pub fn begin_asking(&self, owner: &Attachment) -> Result<(), Error> {
+    pub fn begin_asking(&self, owner: &Attachment, request: &RequestId) -> Result<(), Error> {
         let disk = self.store.node.disk;
         for directory in [
             self.store.boot.join("asking"),
@@ -90,7 +104,8 @@ impl Locked<'_> {
                 .map_err(|e| failed("make the directory", &directory, &e))?;
         }
         let path = self.store.asking_path(owner);
-        disk.create(&path, b"").map_err(|e| failed("write", &path, &e))
+        disk.create(&path, request.0.as_bytes())
+            .map_err(|e| failed("write", &path, &e))
     }
 
     /// Whether `owner` may still use the answer to its request.
@@ -98,15 +113,32 @@ impl Locked<'_> {
         self.store.is_asking(owner)
     }
 
-    /// Whether an answer to `owner` may become a lease. If the disk fails, it may not: the agent may have ended the request.
+    /// Whether an answer to this request of `owner` may become a lease. If the disk fails, it may not: the agent may have ended
+    /// the request.
     ///
     /// # Errors
     /// [`common::cni::Code::IO`].
-    pub(crate) fn may_lease(&self, owner: &Attachment) -> Result<bool, Error> {
-        Ok(self.store.identity(&self.store.asking_path(owner))?.is_some())
+    pub(crate) fn may_lease(&self, owner: &Attachment, request: &RequestId) -> Result<bool, Error> {
+        let path = self.store.asking_path(owner);
+        match self.store.node.disk.read(&path) {
+            Ok(content) => Ok(content == request.0.as_bytes()),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(failed("read", &path, &e)),
+        }
     }
 
-    /// Ends the request of `owner`: from now on no lease is made from the answer.
+    /// Ends this request of `owner`, and leaves that of a later ADD.
+    ///
+    /// # Errors
+    /// [`common::cni::Code::IO`].
+    pub(crate) fn end_request(&self, owner: &Attachment, request: &RequestId) -> Result<(), Error> {
+        if self.may_lease(owner, request)? {
+            return self.end_asking(owner);
+        }
+        Ok(())
+    }
+
+    /// Ends every request of `owner`: from now on no lease is made from the answer.
     ///
     /// # Errors
     /// [`common::cni::Code::IO`].

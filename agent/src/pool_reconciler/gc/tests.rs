@@ -6,7 +6,7 @@ use super::*;
 use api::http::Health;
 use block::Owner;
 use common::cni::{Args, CniResult, ContainerId, IfName};
-use ipam::store::{Lease, Sandbox, Store};
+use ipam::store::{Lease, RequestId, Sandbox, Store};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -318,13 +318,21 @@ async fn the_object_of_an_address_that_its_attachment_leases_again_is_kept() {
 async fn the_object_of_an_address_that_its_attachment_requests_again_is_kept() {
     let outcome = after_release(|store, _| {
         let owner = lease(None, "c1", "net1", 1).lease.owner;
-        store.enter().unwrap().begin_asking(&owner).unwrap();
+        store
+            .enter()
+            .unwrap()
+            .begin_asking(&owner, &RequestId::random())
+            .unwrap();
     });
     let waits = (Vec::new(), 1);
     assert_eq!(outcome.await, waits, "the ADD may lease another address");
     let outcome = after_release(|store, record| {
         let owner = lease(None, "c1", "net1", 1).lease.owner;
-        store.enter().unwrap().begin_asking(&owner).unwrap();
+        store
+            .enter()
+            .unwrap()
+            .begin_asking(&owner, &RequestId::random())
+            .unwrap();
         // No time of the end: the release is overdue.
         std::fs::write(record, "{").unwrap();
     });

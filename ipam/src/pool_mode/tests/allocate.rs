@@ -230,6 +230,27 @@ fn an_address_that_the_agent_released_meanwhile_is_not_used() {
 }
 
 #[test]
+fn an_answer_is_not_used_once_a_later_add_of_the_attachment_has_asked() {
+    let fixture = fixture(&pool("rail0", &["10.0.0.32/30"]));
+    let asking = fixture.file("asking/a@eth0");
+    let of_the_later = asking.clone();
+    let agent = Agent::start(&fixture, move |request| {
+        if request.verb == Verb::Release {
+            return Some(Reply::Done);
+        }
+        // This ADD was stopped meanwhile. DEL has ended its request, and the ADD that followed has made its own.
+        std::fs::write(&of_the_later, "the ID of another request").unwrap();
+        Some(addresses(&["10.0.0.200"]))
+    });
+    let error = fixture.request("a", &["10.0.0.200"]).unwrap_err();
+    assert_says(&error, Code::TRY_AGAIN, &["a later ADD of this attachment asked again"]);
+    assert!(fixture.names("leases").is_empty());
+    let left = std::fs::read_to_string(&asking).unwrap();
+    assert_eq!(left, "the ID of another request", "the later ADD still waits for its answer");
+    assert_eq!(agent.end().last().unwrap().verb, Verb::Release);
+}
+
+#[test]
 fn an_address_whose_request_cannot_be_read_is_not_used() {
     let fixture = fixture(&pool("rail0", &["10.0.0.32/30"]));
     fixture.plugin.disk.unreadable.set(&["asking/a@eth0"]);

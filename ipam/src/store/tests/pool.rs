@@ -3,7 +3,7 @@
 
 use super::single;
 use crate::pool::{Confirmed, PoolFile, Standing};
-use crate::store::{BlockUse, Locked, Sandbox, Store};
+use crate::store::{BlockUse, Locked, RequestId, Sandbox, Store};
 use crate::testing::{Fault, Fixture, attachment, pool_file};
 use common::cni::{CniResult, Code, Error, IpConfig};
 use nix::libc::EIO;
@@ -319,7 +319,9 @@ fn an_address_of_the_cluster_goes_to_the_agent_without_resting() {
     let ip: IpAddr = "10.0.0.200".parse().unwrap();
     fixture.with_store(|store| {
         let locked = store.enter().unwrap();
-        locked.begin_asking(&attachment("a")).unwrap();
+        locked
+            .begin_asking(&attachment("a"), &RequestId::random())
+            .unwrap();
         assert!(locked.is_asking(&attachment("a")));
         commit_api(&locked, "a", ip).unwrap();
         locked.end_asking(&attachment("a")).unwrap();

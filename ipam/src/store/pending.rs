@@ -12,7 +12,7 @@
 //! it has removed that file under the lock. An ADD that was stopped for a minute meanwhile finds the file
 //! gone, or that of a later ADD of the same attachment; it fails, and holds no address of another pod.
 
-use super::error::failed;
+use super::error::{failed, is_full};
 use super::lease::{Lease, ended};
 use super::{Locked, Store, lease_name};
 use common::cni::{Attachment, Error};
@@ -104,8 +104,17 @@ impl Locked<'_> {
                 .map_err(|e| failed("make the directory", &directory, &e))?;
         }
         let path = self.store.asking_path(owner);
-        disk.create(&path, request.0.as_bytes())
-            .map_err(|e| failed("write", &path, &e))
+        let write = || disk.create(&path, request.0.as_bytes());
+        let written = match write() {
+            // Addresses that have finished resting have a block each.
+            Err(e) if is_full(&e) && self.sweep(usize::MAX) > 0 => write(),
+            written => written,
+        };
+        written.map_err(|e| {
+            // The file may be there without its content.
+            let _ = disk.unlink(&path);
+            failed("write", &path, &e)
+        })
     }
 
     /// Whether `owner` may still use the answer to its request.

@@ -8,6 +8,7 @@ use crate::range::Family;
 use crate::testing::{attachment, range};
 use common::cni::Code;
 use std::net::IpAddr;
+use std::time::Duration;
 
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
@@ -207,6 +208,21 @@ fn only_the_family_that_is_short_comes_from_the_agent() {
 }
 
 #[test]
+fn a_request_on_a_full_disk_removes_rested_addresses() {
+    let fixture = fixture(&pool("rail0", &["10.0.0.32/30"]));
+    let agent = Agent::start(&fixture, |_| Some(addresses(&["10.0.0.200"])));
+    for id in ["b", "c", "d"] {
+        fixture.add(id);
+        fixture.del(id).unwrap();
+    }
+    fixture.plugin.disk.room.set(Some(0));
+    fixture.pass(Duration::from_secs(3600));
+    fixture.request("a", &["10.0.0.200"]).unwrap();
+    fixture.assert_sound("after a full disk");
+    assert_eq!(agent.end().len(), 1);
+}
+
+#[test]
 fn an_address_that_the_agent_released_meanwhile_is_not_used() {
     let fixture = fixture(&pool("rail0", &["10.0.0.32/30"]));
     let asking = fixture.file("asking/a@eth0");
@@ -243,10 +259,17 @@ fn an_answer_is_not_used_once_a_later_add_of_the_attachment_has_asked() {
         Some(addresses(&["10.0.0.200"]))
     });
     let error = fixture.request("a", &["10.0.0.200"]).unwrap_err();
-    assert_says(&error, Code::TRY_AGAIN, &["a later ADD of this attachment asked again"]);
+    assert_says(
+        &error,
+        Code::TRY_AGAIN,
+        &["a later ADD of this attachment asked again"],
+    );
     assert!(fixture.names("leases").is_empty());
     let left = std::fs::read_to_string(&asking).unwrap();
-    assert_eq!(left, "the ID of another request", "the later ADD still waits for its answer");
+    assert_eq!(
+        left, "the ID of another request",
+        "the later ADD still waits for its answer"
+    );
     assert_eq!(agent.end().last().unwrap().verb, Verb::Release);
 }
 

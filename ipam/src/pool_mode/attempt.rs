@@ -46,6 +46,17 @@ pub(super) struct AgentReplies {
     pub(super) early: bool,
 }
 
+impl AgentReplies {
+    /// Adds the addresses of an answer. Another family may have been requested before.
+    fn grant(&mut self, addresses: Vec<IpAddr>) {
+        for ip in addresses {
+            if !self.granted.contains(&ip) {
+                self.granted.push(ip);
+            }
+        }
+    }
+}
+
 /// The source of addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Source {
@@ -133,7 +144,7 @@ impl<'a> Attempt<'a> {
                 Reply::Local if verb == Verb::Allocate => replies.source = Some(Source::Blocks),
                 Reply::Local => replies.refreshed = true,
                 Reply::Allocate { families } => replies.source = Some(Source::Agent(families)),
-                Reply::Addresses { addresses } => replies.granted = addresses,
+                Reply::Addresses { addresses } => replies.grant(addresses),
                 other => {
                     return Err(Error::new(
                         Code::INTERNAL,

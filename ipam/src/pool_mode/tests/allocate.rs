@@ -207,6 +207,35 @@ fn only_the_family_that_is_short_comes_from_the_agent() {
     assert_eq!(fixture.names("resting"), ["10.0.0.32"]);
 }
 
+/// The last IPv4 address of the node is gone when the answer with the IPv6 address arrives.
+#[test]
+fn the_addresses_of_two_answers_make_one_lease() {
+    let mut file = pool("rail0", &["10.0.0.32/32"]);
+    file.ranges.push(range("fd00::/64"));
+    let fixture = fixture(&file);
+    let dir = fixture.data_dir().to_owned();
+    let agent = Agent::start(&fixture, move |request| {
+        let ipv6 = request.ips == [ip("fd00::77")];
+        Some(match request.verb {
+            Verb::Claim => Reply::Allocate {
+                families: vec![Family::V4],
+            },
+            Verb::Allocate if ipv6 => {
+                file.blocks.clear();
+                write(&dir, &file);
+                addresses(&["fd00::77"])
+            }
+            Verb::Allocate => addresses(&["10.0.0.200"]),
+            _ => Reply::Done,
+        })
+    });
+    let result = fixture.request("a", &["fd00::77"]).unwrap();
+    let given: Vec<IpAddr> = result.ips.iter().map(|one| one.address.ip()).collect();
+    assert_eq!(given, [ip("10.0.0.200"), ip("fd00::77")]);
+    let verbs: Vec<Verb> = agent.end().iter().map(|request| request.verb).collect();
+    assert_eq!(verbs, [Verb::Allocate, Verb::Claim, Verb::Allocate]);
+}
+
 #[test]
 fn a_request_on_a_full_disk_removes_rested_addresses() {
     let fixture = fixture(&pool("rail0", &["10.0.0.32/30"]));

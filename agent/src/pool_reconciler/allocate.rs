@@ -104,6 +104,7 @@ impl PoolReconciler {
 
     /// Makes room for an address of `family`: in this node's blocks, in a new block, or in shared blocks.
     pub(super) async fn make_room(&mut self, scope: RequestScope<'_>, family: Family) -> Result<Room, Error> {
+        self.require_unreserved(scope.accepted, family)?;
         let (holdings, usage) = self
             .context
             .holdings(&self.blocks.known().all())
@@ -113,12 +114,12 @@ impl PoolReconciler {
         if free_local(scope.accepted, family, &holdings, &usage) > 0 {
             return Ok(Room::Here);
         }
-        if self.claims.is_full(FULL_PAUSE) && self.addresses.has_shared(scope, family).await? {
+        if self.claims.is_full(family, FULL_PAUSE) && self.addresses.has_shared(scope, family).await? {
             return Ok(Room::Shared);
         }
-        if self.claims.is_full(FULL_LIST_PAUSE) {
+        if self.claims.is_full(family, FULL_LIST_PAUSE) {
             match self.room_of(scope, family, Claimed::Full).await {
-                Err(error) if error.code == Code::EXHAUSTED && !self.has_looked(scope.pending) => {}
+                Err(error) if error.code == Code::EXHAUSTED && !self.has_looked(family, scope.pending) => {}
                 known => return known,
             }
         }
@@ -130,6 +131,24 @@ impl PoolReconciler {
             .await;
         let claimed = claimed.map_err(|e| self.context.failed(&e))?;
         self.room_of(scope, family, claimed).await
+    }
+
+    /// Fails if no pod gets an address of `family` unless it requests one: no block has one, whatever other nodes share.
+    fn require_unreserved(&self, accepted: &AcceptedPool, family: Family) -> Result<(), Error> {
+        if accepted.layout(family).is_none_or(|layout| layout.blocks() > 0) {
+            return Ok(());
+        }
+        let version = match family {
+            Family::V4 => "IPv4",
+            Family::V6 => "IPv6",
+        };
+        Err(Error::new(
+            Code::EXHAUSTED,
+            format!(
+                "pool {}: spec.reserved lists every {version} address, and a pod gets a reserved address only if it requests it; request one, shorten spec.reserved, or add a range",
+                self.context.pool
+            ),
+        ))
     }
 
     /// Where an address can be allocated after an attempt to claim a block.
@@ -171,10 +190,10 @@ impl PoolReconciler {
     }
 
     /// Whether the pool was listed after the waiting plugin's request arrived.
-    fn has_looked(&self, pending: Option<PendingRequest>) -> bool {
+    fn has_looked(&self, family: Family, pending: Option<PendingRequest>) -> bool {
         let Some(pending) = pending else { return true };
         let view = self.addresses.listed_shared_at();
-        self.claims.full_since() >= Some(pending.since) && view >= Some(pending.since)
+        self.claims.full_since(family) >= Some(pending.since) && view >= Some(pending.since)
     }
 
     /// Whether `ip`, which is requested by name, comes from a block. Claims that block if it has no owner.

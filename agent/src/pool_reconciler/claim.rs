@@ -52,12 +52,19 @@ pub(super) struct Claims {
     context: PoolContext,
     /// The number of claim attempts. Each attempt goes through the blocks in an order of its own.
     attempts: u64,
+    /// The claims of each family: one family may be full while the other has free blocks.
+    families: HashMap<Family, FamilyClaims>,
+}
+
+/// The claims of one family.
+#[derive(Default)]
+struct FamilyClaims {
     /// The block of the last claim that ended without an answer from the API server.
-    unanswered: HashMap<Family, BlockCidr>,
+    unanswered: Option<BlockCidr>,
     /// The number of tries that found a taken block since the last claim that succeeded. With a slow API server, the time
     /// of a plugin ends before the tries do. So the next attempt has fewer left, and the list comes in the end.
     misses: u128,
-    /// When the last list of all blocks found the pool full, if no claim has succeeded since.
+    /// When the last list of all blocks found the family full, if no claim has succeeded since.
     full_since: Option<Instant>,
 }
 
@@ -66,15 +73,17 @@ impl Claims {
         Self {
             context,
             attempts: 0,
-            unanswered: HashMap::new(),
-            misses: 0,
-            full_since: None,
+            families: HashMap::new(),
         }
     }
 
-    /// When the last list of all blocks found the pool full, if no claim has succeeded since.
-    pub(super) fn full_since(&self) -> Option<Instant> {
-        self.full_since
+    /// When the last list of all blocks found no free block of `family`, if no claim has succeeded since.
+    pub(super) fn full_since(&self, family: Family) -> Option<Instant> {
+        self.families.get(&family).and_then(|claims| claims.full_since)
+    }
+
+    fn of_family(&mut self, family: Family) -> &mut FamilyClaims {
+        self.families.entry(family).or_default()
     }
 
     /// Claims blocks until enough addresses are free on this node.
@@ -87,8 +96,8 @@ impl Claims {
             return Ok(());
         };
         for family in accepted.ranges.families() {
-            if self.is_full(FULL_PAUSE) {
-                return Ok(());
+            if self.is_full(family, FULL_PAUSE) {
+                continue;
             }
             // One block at a time, so that plugin requests are answered in between.
             let (holdings, usage) = self.context.holdings(&blocks.known().all()).await?;
@@ -112,6 +121,10 @@ impl Claims {
         else {
             return Ok(Claimed::Full);
         };
+        if layout.blocks() == 0 {
+            // Every address of the family is reserved. No list shows a free block.
+            return Ok(Claimed::Full);
+        }
         let wanted = ClaimTarget {
             target,
             accepted,
@@ -134,14 +147,17 @@ impl Claims {
             seed(&me.uid, self.context.pool.as_str(), self.attempts),
         );
         // If the pool was full a while ago, one list is faster than a dozen rejected CREATEs.
-        let tries = if self.full_since.is_some() {
+        let FamilyClaims {
+            full_since, misses, ..
+        } = *self.of_family(family);
+        let tries = if full_since.is_some() {
             0
         } else {
             // The number counts the blocks of all families, and nodes have about as many blocks of each.
             let claimed = u128::try_from(target.blocks).unwrap_or_default();
             let families = accepted.ranges.families().len().max(1) as u128;
             let all = u128::from(self.context.agent.known_blocks());
-            tries(layout.blocks(), claimed / families, all).saturating_sub(self.misses)
+            tries(layout.blocks(), claimed / families, all).saturating_sub(misses)
         };
         for position in 0..tries.min(layout.blocks()) {
             let Some(cidr) = order.at(position).and_then(|index| layout.block(index)) else {
@@ -154,11 +170,11 @@ impl Claims {
         self.claim_listed(blocks, wanted).await
     }
 
-    /// Whether the pool was found full within this time, or within half a quarantine if that is shorter: after that the
+    /// Whether `family` was found full within this time, or within half a quarantine if that is shorter: after that the
     /// controller may have released blocks of gone nodes.
-    pub(super) fn is_full(&self, within: Duration) -> bool {
+    pub(super) fn is_full(&self, family: Family, within: Duration) -> bool {
         let within = within.min(self.context.agent.config.daemon.quarantines.unused / 2);
-        self.full_since.is_some_and(|at| at.elapsed() < within)
+        self.full_since(family).is_some_and(|at| at.elapsed() < within)
     }
 
     /// Lists the names of all blocks, and claims one that is missing.
@@ -196,7 +212,7 @@ impl Claims {
                 .chain([cidr.interval()])
                 .collect();
         }
-        self.full_since = Some(looked);
+        self.of_family(layout.family()).full_since = Some(looked);
         Ok(Claimed::Full)
     }
 
@@ -241,7 +257,7 @@ impl Claims {
         family: Family,
         layout: &BlockLayout,
     ) -> Result<Option<BlockCidr>, ReconcileError> {
-        let Some(cidr) = self.unanswered.get(&family).copied() else {
+        let Some(cidr) = self.of_family(family).unanswered else {
             return Ok(None);
         };
         let file = self.context.file().await?;
@@ -249,7 +265,7 @@ impl Claims {
         if layout.has(cidr) && !file.is_some_and(is_in_file) {
             return Ok(Some(cidr));
         }
-        self.unanswered.remove(&family);
+        self.of_family(family).unanswered = None;
         Ok(None)
     }
 
@@ -261,13 +277,14 @@ impl Claims {
         cidr: BlockCidr,
     ) -> Result<Option<Claimed>, ReconcileError> {
         let family = wanted.layout.family();
-        self.unanswered.insert(family, cidr);
+        self.of_family(family).unanswered = Some(cidr);
         let tried = self.try_create(blocks, wanted, cidr).await;
+        let claims = self.of_family(family);
         if matches!(tried, Ok(_) | Err(ReconcileError::Api(ApiError::Rejected { .. }))) {
-            self.unanswered.remove(&family);
+            claims.unanswered = None;
         }
         if matches!(tried, Ok(None)) {
-            self.misses += 1;
+            claims.misses += 1;
         }
         tried
     }
@@ -349,8 +366,9 @@ impl Claims {
     }
 
     fn note_claim(&mut self, name: &str, cidr: BlockCidr) {
-        self.full_since = None;
-        self.misses = 0;
+        let claims = self.of_family(cidr.family());
+        claims.full_since = None;
+        claims.misses = 0;
         self.context.agent.metrics.claimed(&self.context.pool);
         tracing::info!(pool = %self.context.pool, block = name, cidr = %cidr, "claimed a block");
     }

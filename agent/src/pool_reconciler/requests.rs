@@ -255,13 +255,11 @@ impl PoolReconciler {
             .holdings(&self.blocks.known().all())
             .await
             .map_err(|e| self.context.failed(&e))?;
-        let short = scope
-            .accepted
-            .ranges
-            .families()
-            .into_iter()
-            .any(|family| free_local(scope.accepted, family, &holdings, &usage) == 0);
-        if short && self.claims.is_full(FULL_PAUSE) {
+        let is_short = |family: Family| {
+            free_local(scope.accepted, family, &holdings, &usage) == 0
+                && self.claims.is_full(family, FULL_PAUSE)
+        };
+        if scope.accepted.ranges.families().into_iter().any(is_short) {
             return Err(self.shortage(scope, Claimed::Full).await);
         }
         Ok(Reply::Done)

@@ -37,6 +37,22 @@ async fn a_full_pool_refuses_a_pod_without_a_request_to_the_api_server() {
     node.add_soon("each", &Attachment::of("one")).await;
 }
 
+/// No other node has an address to share, and no answer of the controller can change that.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_is_refused_if_every_address_of_a_family_is_reserved() {
+    let (site, node) = Site::with_node().await;
+    let mut spec = simple("10.1.0.0/28");
+    let ranges = spec["ranges"].as_array_mut().unwrap();
+    ranges.push(json!({ "subnet": "fd00::/124" }));
+    spec["reserved"] = json!(["fd00::/124"]);
+    site.pool("dual", spec).await;
+    node.wait_active("dual").await;
+    let reasons = ["spec.reserved lists every IPv6 address", "request one"];
+    node.refused("dual", &Attachment::of("any"), &[110], &reasons);
+    let pool = site.pools().get("dual").await.unwrap();
+    assert!(pool.status.unwrap().requests.is_empty());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_for_nonexistent_pools_add_no_metric_labels() {
     let (_site, node) = Site::with_node().await;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
 use crate::pool_reconciler::testing::{registered_node, registration};
+use api::testing::accepted_pool;
 use serde_json::json;
 
 /// The result of a claim on a node whose only block, of a pool with `maxBlocksPerNode` 1, has this state. Other nodes have the rest.
@@ -35,4 +36,32 @@ async fn a_block_that_the_node_has_shared_does_not_count_as_its_own() {
     assert_eq!(claim_beside(BlockState::Draining).await, Claimed::Limit);
     // The agent then looks for a shared address.
     assert_eq!(claim_beside(BlockState::Shared).await, Claimed::Full);
+}
+
+#[tokio::test]
+async fn a_family_without_a_free_block_does_not_end_the_claims_of_the_other() {
+    let spec = json!({
+        "ranges": [{ "subnet": "10.1.0.0/28" }, { "subnet": "fd00::/112" }], "blockSize": { "v4": 16, "v6": 16 },
+    });
+    let accepted = accepted_pool("rail0", &spec).unwrap();
+    let only = accepted.layout(Family::V4).unwrap().block(0).unwrap();
+    let taken = only.name("default");
+    let (context, target, _dir) = registered_node(move |uri| {
+        if uri.contains("limit=") {
+            let block = json!({ "metadata": { "name": taken } });
+            return (200, json!({ "kind": "List", "metadata": {}, "items": [block] }));
+        }
+        let code = if uri.contains("/ipblocks/") { 404 } else { 409 };
+        (
+            code,
+            json!({ "kind": "Status", "status": "Failure", "code": code }),
+        )
+    })
+    .await;
+    let mut blocks = BlockReconciler::new(context.clone());
+    let mut claims = Claims::new(context);
+    let claimed = Box::pin(claims.claim(&mut blocks, &target, &accepted, Family::V4));
+    assert_eq!(claimed.await.unwrap(), Claimed::Full);
+    let is_full = |family| claims.is_full(family, FULL_PAUSE);
+    assert!(is_full(Family::V4) && !is_full(Family::V6));
 }

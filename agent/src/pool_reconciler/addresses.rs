@@ -5,6 +5,7 @@
 //! that it must not allocate the address itself (`observedGeneration`).
 
 mod pick;
+mod resting;
 mod shared;
 mod view;
 
@@ -258,6 +259,11 @@ impl Addresses {
         );
         Ok((!is_listed).then_some(why))
     }
+}
+
+/// Whether `address` is the object of `ip` in `pool`.
+pub(super) fn is_for(pool: &str, address: &IpAddress, ip: IpAddr) -> bool {
+    address.spec.pool == pool && address.spec.address.parse() == Ok(ip)
 }
 
 fn in_use(ip: IpAddr, address: &IpAddress) -> Error {

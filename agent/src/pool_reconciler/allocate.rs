@@ -38,8 +38,14 @@ impl PoolReconciler {
         let mut given = Vec::new();
         let done = self.allocate_all(scope, request, &mut given).await;
         if !matches!(done, Ok(Reply::Addresses { .. })) {
-            // All or nothing. An object that cannot be deleted now is found later, since no lease has it.
-            for address in &given {
+            // All or nothing. An object that cannot be deleted now is found later, since no lease has it. That of a resting
+            // address stays for the cooldown.
+            let resting = self.addresses.resting().await.unwrap_or_default();
+            let is_resting = |address: &&IpAddress| {
+                let ip = address.spec.address.parse();
+                ip.is_ok_and(|ip| resting.contains(&ip))
+            };
+            for address in given.iter().filter(|address| !is_resting(address)) {
                 let _ = scope.target.api.release_address(address).await;
             }
         }
@@ -68,7 +74,10 @@ impl PoolReconciler {
             if let Some(reply) = self.by_block(scope, *ip).await? {
                 return Ok(reply);
             }
-            given.push(self.addresses.bind(scope, *ip, &claimant).await?);
+            given.push(
+                self.bind_requested(scope, (request.early, *ip), &claimant)
+                    .await?,
+            );
         }
         let sticky = StickyAddresses::new(&self.context, scope);
         if !request.families.is_empty() {
@@ -89,9 +98,10 @@ impl PoolReconciler {
                 };
                 given.push(address);
             } else {
-                let all = accepted.ranges.usable(*family);
-                let address = self.addresses.bind_any(scope, *family, &all, &claimant).await?;
-                given.push(address.ok_or_else(|| self.addresses.all_taken(&all))?);
+                given.push(
+                    self.bind_one_of(scope, (request.early, *family), &claimant)
+                        .await?,
+                );
             }
         }
         let addresses = given
@@ -100,6 +110,38 @@ impl PoolReconciler {
             .collect();
         tracing::info!(pool = %self.context.pool, attachment = %asked.owner, ?addresses, "allocated addresses through the API server");
         Ok(Reply::Addresses { addresses })
+    }
+
+    /// Binds a requested address. `early`: even if it rests on this node.
+    async fn bind_requested(
+        &mut self,
+        scope: RequestScope<'_>,
+        (early, ip): (bool, IpAddr),
+        claimant: &Claimant<'_>,
+    ) -> Result<IpAddress, Error> {
+        match self.addresses.bind(scope, ip, claimant).await {
+            Err(error) if early && error.code == Code::ADDRESS_IN_USE => {
+                let resting = self.addresses.take_resting(scope, |one| one == ip, claimant);
+                resting.await?.ok_or(error)
+            }
+            bound => bound,
+        }
+    }
+
+    /// Binds any address of `family` of a pool without blocks. `early`: one that rests on this node if all are taken.
+    async fn bind_one_of(
+        &mut self,
+        scope: RequestScope<'_>,
+        (early, family): (bool, Family),
+        claimant: &Claimant<'_>,
+    ) -> Result<IpAddress, Error> {
+        let all = scope.accepted.ranges.usable(family);
+        let mut address = self.addresses.bind_any(scope, family, &all, claimant).await?;
+        if address.is_none() && early {
+            let is_wanted = |ip| Family::of(ip) == family && all.contains(bits(ip));
+            address = self.addresses.take_resting(scope, is_wanted, claimant).await?;
+        }
+        address.ok_or_else(|| self.addresses.all_taken(&all))
     }
 
     /// Makes room for an address of `family`: in this node's blocks, in a new block, or in shared blocks.
@@ -145,7 +187,7 @@ impl PoolReconciler {
         Err(Error::new(
             Code::EXHAUSTED,
             format!(
-                "pool {}: spec.reserved lists every {version} address, and a pod gets a reserved address only if it requests it; request one, shorten spec.reserved, or add a range",
+                "pool {}: each {version} address that is not excluded is in spec.reserved, and a pod gets a reserved address only if it requests it; request one, shorten spec.reserved, or add a range",
                 self.context.pool
             ),
         ))

@@ -6,7 +6,7 @@
 
 mod sandboxes;
 
-use super::addresses::Addresses;
+use super::addresses::{Addresses, is_for};
 use super::context::{AddressUse, PoolContext, Target};
 use super::publish::{Publisher, without_lease};
 use crate::liveness::{Conclusion, Namespace, PodState, conclude, final_phase};
@@ -74,13 +74,13 @@ fn has_rested(ended: Option<Duration>, now: Duration, cooldown: Duration) -> boo
 
 /// Whether `address` is the object of the released lease.
 fn is_of(pool: &str, address: &IpAddress, released: &Released) -> bool {
-    let same = address.spec.pool == pool && address.spec.address.parse() == Ok(released.ip);
     let owner = released.lease.as_ref().map(|lease| &lease.owner);
-    same && owner.is_none_or(|owner| {
-        address.spec.attachment.as_ref().is_some_and(|asked| {
-            asked.container_id == owner.container_id.as_str() && asked.ifname == owner.ifname.as_str()
+    is_for(pool, address, released.ip)
+        && owner.is_none_or(|owner| {
+            address.spec.attachment.as_ref().is_some_and(|asked| {
+                asked.container_id == owner.container_id.as_str() && asked.ifname == owner.ifname.as_str()
+            })
         })
-    })
 }
 
 /// Without any suspicion, addresses are listed once in this many times [`crate::config::Config::observation_interval`].
@@ -347,8 +347,12 @@ impl GarbageCollector {
             let object = there
                 .iter()
                 .find(|address| is_of(self.context.pool.as_str(), address, &released));
+            // The address may have passed to another attachment, whose ADD may fail (`addresses::resting`).
+            let pool = self.context.pool.as_str();
+            let has_passed =
+                object.is_none() && there.iter().any(|address| is_for(pool, address, released.ip));
             // A kept address goes back to the same pod, so it needs no cooldown.
-            if object.is_some_and(|address| address.spec.holder.is_none())
+            if (has_passed || object.is_some_and(|address| address.spec.holder.is_none()))
                 && !has_rested(released.ended, now, cooldown)
             {
                 continue;

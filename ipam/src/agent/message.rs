@@ -54,6 +54,10 @@ pub struct Request {
     /// The families of which any address will do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub families: Vec<Family>,
+    /// For [`Verb::Allocate`]: whether an address whose lease on this node has ended a moment ago will do. Set for a main
+    /// plugin that probes, once no other address is left.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub early: bool,
     /// How many milliseconds the plugin waits for the answer; [`LIMIT`] if absent. Set by [`Client::ask`].
     ///
     /// [`Client::ask`]: super::Client::ask
@@ -71,6 +75,7 @@ impl Request {
             pod: None,
             ips: Vec::new(),
             families: Vec::new(),
+            early: false,
             within_ms: None,
         }
     }

@@ -21,14 +21,21 @@ fn request() -> Request {
         pod: None,
         ips: Vec::new(),
         families: vec![Family::V4],
+        early: false,
         within_ms: None,
     }
 }
 
-fn client(dir: &TempDir) -> Client {
+/// The limit where the agent answers, or ends the connection.
+const LONG: Duration = Duration::from_secs(60);
+
+/// The limit where it does neither.
+const SHORT: Duration = Duration::from_millis(300);
+
+fn client(dir: &TempDir, limit: Duration) -> Client {
     Client {
         socket: dir.path().join("agent.sock"),
-        limit: Duration::from_millis(300),
+        limit,
     }
 }
 
@@ -60,7 +67,7 @@ fn a_request_is_one_line_and_so_is_its_answer() {
         });
         let mut request: Value = serde_json::from_str(&line).unwrap();
         let within = request["withinMs"].take().as_u64().unwrap();
-        assert!((1..=300).contains(&within), "{within}");
+        assert!((1..=60_000).contains(&within), "{within}");
         request.as_object_mut().unwrap().remove("withinMs");
         assert_eq!(request, expected);
         // The response arrives in pieces, as in a stream.
@@ -76,7 +83,7 @@ fn a_request_is_one_line_and_so_is_its_answer() {
     let expected = Reply::Addresses {
         addresses: vec!["10.0.0.7".parse().unwrap()],
     };
-    assert_eq!(ask(&client(&dir)).unwrap(), expected);
+    assert_eq!(ask(&client(&dir, LONG)).unwrap(), expected);
     served.join().unwrap();
 }
 
@@ -89,16 +96,16 @@ fn the_agents_refusal_is_the_error_of_the_call() {
         read_request(&stream);
         writeln!(stream, "{answer}").unwrap();
     });
-    assert_eq!(ask(&client(&dir)).unwrap_err(), refusal);
+    assert_eq!(ask(&client(&dir, LONG)).unwrap_err(), refusal);
     served.join().unwrap();
 }
 
 /// Asserts that a request to an agent with `script` fails, and that the error contains the socket and `what`.
-fn assert_unanswered(what: &str, script: impl FnOnce(UnixStream) + Send + 'static) {
+fn assert_unanswered(limit: Duration, what: &str, script: impl FnOnce(UnixStream) + Send + 'static) {
     let dir = tempfile::tempdir().unwrap();
     let served = agent(&dir, script);
     let begun = Instant::now();
-    let error = ask(&client(&dir)).unwrap_err();
+    let error = ask(&client(&dir, limit)).unwrap_err();
     assert_eq!(error.code, Code::TRY_AGAIN, "{error}");
     for word in [what, "agent.sock", "see whether the agent's pod runs"] {
         assert!(error.msg.contains(word), "{error} lacks {word}");
@@ -112,7 +119,7 @@ fn assert_unanswered(what: &str, script: impl FnOnce(UnixStream) + Send + 'stati
 
 #[test]
 fn a_call_to_an_agent_that_hangs_ends_at_the_limit() {
-    assert_unanswered("no answer within 300 ms", |stream| {
+    assert_unanswered(SHORT, "no answer within 300 ms", |stream| {
         // Waits until the client has closed the connection.
         let _ = BufReader::new(stream).lines().last();
     });
@@ -120,7 +127,7 @@ fn a_call_to_an_agent_that_hangs_ends_at_the_limit() {
 
 #[test]
 fn a_call_to_an_agent_that_answers_slowly_ends_at_the_limit() {
-    assert_unanswered("no answer within 300 ms", |mut stream| {
+    assert_unanswered(SHORT, "no answer within 300 ms", |mut stream| {
         while stream.write_all(b" ").is_ok() {
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -129,7 +136,7 @@ fn a_call_to_an_agent_that_answers_slowly_ends_at_the_limit() {
 
 #[test]
 fn an_agent_that_closes_the_connection_is_reported() {
-    assert_unanswered("closed without an answer", |stream| {
+    assert_unanswered(LONG, "closed without an answer", |stream| {
         let mut line = String::new();
         BufReader::new(stream).read_line(&mut line).unwrap();
     });
@@ -137,7 +144,7 @@ fn an_agent_that_closes_the_connection_is_reported() {
 
 #[test]
 fn an_invalid_answer_is_quoted_in_the_error() {
-    assert_unanswered("its reply \"<html>\" cannot be decoded", |mut stream| {
+    assert_unanswered(LONG, "its reply \"<html>\" cannot be decoded", |mut stream| {
         read_request(&stream);
         stream.write_all(b"<html>\n").unwrap();
     });
@@ -145,7 +152,7 @@ fn an_invalid_answer_is_quoted_in_the_error() {
 
 #[test]
 fn an_endless_answer_is_cut_off() {
-    assert_unanswered("longer than 64 KiB", |mut stream| {
+    assert_unanswered(LONG, "longer than 64 KiB", |mut stream| {
         while stream.write_all(&[b'x'; 4096]).is_ok() {}
     });
 }
@@ -153,12 +160,12 @@ fn an_endless_answer_is_cut_off() {
 #[test]
 fn a_missing_agent_and_a_dead_one_have_different_errors() {
     let dir = tempfile::tempdir().unwrap();
-    let absent = ask(&client(&dir)).unwrap_err();
+    let absent = ask(&client(&dir, LONG)).unwrap_err();
     assert_error(&absent, Code::TRY_AGAIN, &["it is not there"]);
-    drop(UnixListener::bind(client(&dir).socket).unwrap());
-    let dead = ask(&client(&dir)).unwrap_err();
+    drop(UnixListener::bind(client(&dir, LONG).socket).unwrap());
+    let dead = ask(&client(&dir, LONG)).unwrap_err();
     assert_error(&dead, Code::TRY_AGAIN, &["no process listens there"]);
-    client(&dir).notify(&request());
+    client(&dir, LONG).notify(&request());
 }
 
 #[test]
@@ -171,7 +178,7 @@ fn a_call_to_an_agent_with_a_full_queue_ends_at_the_limit() {
         None,
     )
     .unwrap();
-    let client = client(&dir);
+    let client = client(&dir, SHORT);
     let address = nix::sys::socket::UnixAddr::new(&client.socket).unwrap();
     nix::sys::socket::bind(std::os::fd::AsRawFd::as_raw_fd(&listener), &address).unwrap();
     nix::sys::socket::listen(&listener, nix::sys::socket::Backlog::new(0).unwrap()).unwrap();

@@ -44,8 +44,9 @@ pub(crate) fn add(pools: &Pools, call: &Call, owner: &Attachment, netns: &Path) 
             }
         }
     }
+    let asks = refusals.first().is_some_and(|refusal| may_rest(refusal.code));
     if config.probes
-        && let Some(result) = early(pools, &order.tried, &config, (owner, &sandbox))?
+        && let Some(result) = early(pools, &order.tried, &config, (owner, &sandbox, asks))?
     {
         return Ok(result);
     }
@@ -80,16 +81,21 @@ fn early(
     pools: &Pools,
     tried: &[PoolName],
     config: &PoolConfig,
-    (owner, sandbox): (&Attachment, &Sandbox),
+    (owner, sandbox, asks): (&Attachment, &Sandbox, bool),
 ) -> Result<Option<CniResult>, Error> {
     for pool in tried {
-        match Attempt::new(pools, pool, config, owner, sandbox)?.run_early() {
+        match Attempt::new(pools, pool, config, owner, sandbox)?.run_early(asks) {
             Ok(Some(result)) => return Ok(Some(result)),
             Ok(None) => {}
             Err(error) => tracing::debug!(%pool, error = %error.msg, "cannot allocate a resting address"),
         }
     }
     Ok(None)
+}
+
+/// Whether the agent may have refused because addresses of this node rest. After another refusal it is not asked again.
+fn may_rest(code: Code) -> bool {
+    [Code::EXHAUSTED, Code::RESTING, Code::ADDRESS_IN_USE].contains(&code)
 }
 
 /// Whether the next pool is tried. It is not for errors that pass by themselves or that need a person.

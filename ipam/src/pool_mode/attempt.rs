@@ -102,21 +102,48 @@ impl<'a> Attempt<'a> {
         result
     }
 
-    /// Makes the lease from resting addresses of this node. Never asks the agent.
-    pub(super) fn run_early(&self) -> Result<Option<CniResult>, Error> {
-        let replies = AgentReplies {
+    /// Makes the lease from resting addresses of this node. `asks`: whether the agent may be asked for resting addresses that
+    /// are objects.
+    pub(super) fn run_early(&self, asks: bool) -> Result<Option<CniResult>, Error> {
+        let mut replies = AgentReplies {
             early: true,
             ..AgentReplies::default()
         };
         match self.try_now(&replies)? {
             Outcome::Done(result) => Ok(Some(result)),
-            Outcome::Ask(request, _) => {
-                if request.verb == Verb::Allocate {
-                    self.return_granted(&[]);
+            Outcome::Ask(request, need) if request.verb == Verb::Allocate => {
+                let result = if asks {
+                    self.lease_early(&request, &need, &mut replies)
+                } else {
+                    Ok(None)
+                };
+                if !matches!(result, Ok(Some(_))) {
+                    self.return_granted(&replies.granted);
                 }
-                Ok(None)
+                result
             }
+            Outcome::Ask(..) => Ok(None),
         }
+    }
+
+    /// Asks the agent once, and makes the lease from its answer.
+    fn lease_early(
+        &self,
+        request: &Request,
+        need: &AgentNeed,
+        replies: &mut AgentReplies,
+    ) -> Result<Option<CniResult>, Error> {
+        let deadline = Instant::now() + self.pools.agent.limit;
+        let reply = self.pools.agent.ask(request, deadline);
+        let Reply::Addresses { addresses } = reply.map_err(|e| need.refused(without_name(self.name, e)))?
+        else {
+            return Ok(None);
+        };
+        replies.grant(addresses);
+        Ok(match self.try_now(replies)? {
+            Outcome::Done(result) => Some(result),
+            Outcome::Ask(..) => None,
+        })
     }
 
     /// Repeats until the lease is made. Sets `asked` once the agent may have allocated addresses to the
@@ -176,7 +203,7 @@ impl<'a> Attempt<'a> {
         if !replies.granted.is_empty() && !locked.may_lease(self.owner, &self.request_id)? {
             return Err(Error::new(
                 Code::TRY_AGAIN,
-                "the agent released the addresses of this request, or a later ADD of this attachment asked again, because ADD did not use them in time; try again",
+                "ADD did not use the addresses of this request in time: the agent has released them, or a later ADD of this attachment has asked again; try again",
             ));
         }
         let ranges = PoolRanges::new(&pool, &self.store.pool_path())?;
@@ -217,6 +244,7 @@ impl<'a> Attempt<'a> {
                     Box::new(Request {
                         ips,
                         families,
+                        early: replies.early,
                         ..self.request(Verb::Allocate)
                     }),
                     need,

@@ -13,7 +13,7 @@
 //! gone, or that of a later ADD of the same attachment; it fails, and holds no address of another pod.
 
 use super::error::{failed, is_full};
-use super::lease::{Lease, ended};
+use super::lease::{Lease, ended, is_without_del};
 use super::{Locked, Store, lease_name};
 use common::cni::{Attachment, Error};
 use std::hash::{BuildHasher, RandomState};
@@ -31,6 +31,8 @@ pub struct Released {
     pub lease: Option<Lease>,
     /// The end of the lease, on the clock of its boot.
     pub ended: Option<Duration>,
+    /// Whether the lease ended without DEL. A process of its pod may still use the address.
+    pub without_del: bool,
     /// The inode of the file.
     pub inode: u64,
 }
@@ -80,6 +82,7 @@ impl Store<'_> {
                 ip,
                 lease: Lease::from_file(&content).ok(),
                 ended: ended(&content),
+                without_del: is_without_del(&content),
                 inode,
             })
         };

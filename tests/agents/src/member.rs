@@ -49,6 +49,8 @@ pub struct Attachment {
     pub netns: PathBuf,
     /// The requested addresses.
     pub ips: Vec<String>,
+    /// Whether the main plugin probes addresses.
+    pub probes: bool,
 }
 
 impl Attachment {
@@ -60,6 +62,7 @@ impl Attachment {
             uid: format!("uid-{name}"),
             netns: PathBuf::from("/proc/self/ns/net"),
             ips: Vec::new(),
+            probes: false,
         }
     }
 
@@ -67,6 +70,13 @@ impl Attachment {
     #[must_use]
     pub fn asking(mut self, ip: &str) -> Self {
         self.ips.push(ip.to_owned());
+        self
+    }
+
+    /// As for a main plugin that probes addresses.
+    #[must_use]
+    pub fn probing(mut self) -> Self {
+        self.probes = true;
         self
     }
 
@@ -81,6 +91,9 @@ impl Attachment {
             "cniVersion": "1.1.0", "name": "net", "type": "macvlan",
             "ipam": { "type": "rdma-ipam", "pool": pool, "dataDir": data },
         });
+        if self.probes {
+            conf["rdmanet.io/probes"] = json!(true);
+        }
         if !self.ips.is_empty() {
             conf["args"] = json!({ "cni": { "ips": self.ips } });
         }

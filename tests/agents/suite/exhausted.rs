@@ -5,7 +5,7 @@ use crate::events::events;
 use agents::pools::{per_address, simple};
 use agents::{Attachment, Member, Site};
 use apiserver::install::until;
-use serde_json::json;
+use serde_json::{Value, json};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_pool_refuses_a_pod_without_a_request_to_the_api_server() {
@@ -37,6 +37,35 @@ async fn a_full_pool_refuses_a_pod_without_a_request_to_the_api_server() {
     node.add_soon("each", &Attachment::of("one")).await;
 }
 
+/// Only the node on which an address rests can give it before its cooldown ends, and only to a main plugin that probes.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_resting_address_of_a_full_pool_is_given_to_a_plugin_that_probes() {
+    let site = Site::new().await;
+    let nodes = site.two_nodes().await;
+    let mut spec = per_address("10.1.0.0/30");
+    spec["cooldownSeconds"] = json!(3600);
+    site.pool("each", spec).await;
+    for node in &nodes {
+        until("the pool is here", async || node.file("each").is_object()).await;
+    }
+    let [node, other] = &nodes;
+    let (first, second) = (Attachment::of("first"), Attachment::of("second"));
+    let address = node.add("each", &first);
+    node.add("each", &second);
+    node.del("each", &first);
+    let next = Attachment::of("next");
+    node.refused("each", &next, &[110], &["exhausted"]);
+    other.refused("each", &next.clone().probing(), &[110], &["exhausted"]);
+    let answer = node.call("ADD", "each", &next.clone().probing());
+    let result: Value = answer.result();
+    assert_eq!(result["ips"][0]["rdmanet.io/probe"], true, "{result}");
+    assert_eq!(answer.addresses(), address);
+    let requested = Attachment::of("requested").asking(&address[0]).probing();
+    node.refused("each", &requested, &[111], &["in use"]);
+    node.del("each", &next);
+    assert_eq!(node.add("each", &requested), address, "a requested address, too");
+}
+
 /// No other node has an address to share, and no answer of the controller can change that.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_is_refused_if_every_address_of_a_family_is_reserved() {
@@ -47,7 +76,7 @@ async fn a_pod_is_refused_if_every_address_of_a_family_is_reserved() {
     spec["reserved"] = json!(["fd00::/124"]);
     site.pool("dual", spec).await;
     node.wait_active("dual").await;
-    let reasons = ["spec.reserved lists every IPv6 address", "request one"];
+    let reasons = ["each IPv6 address that is not excluded is in spec.reserved"];
     node.refused("dual", &Attachment::of("any"), &[110], &reasons);
     let pool = site.pools().get("dual").await.unwrap();
     assert!(pool.status.unwrap().requests.is_empty());

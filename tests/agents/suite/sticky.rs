@@ -49,6 +49,7 @@ fn sandbox(ordinal: u32, uid: &str, container: &str) -> Attachment {
         uid: uid.to_owned(),
         netns: PathBuf::from("/proc/self/ns/net"),
         ips: Vec::new(),
+        probes: false,
     }
 }
 

@@ -123,6 +123,7 @@ fn sandbox(uid: &str, container: &str) -> Attachment {
         uid: uid.to_owned(),
         netns: PathBuf::from("/proc/self/ns/net"),
         ips: Vec::new(),
+        probes: false,
     }
 }
 

@@ -210,6 +210,7 @@ fn ipaddress(container: &str) -> IpAddress {
 #[test]
 fn an_ended_lease_matches_only_the_object_of_its_own_attachment() {
     let mut released = Released {
+        without_del: false,
         ip: "10.1.0.3".parse().unwrap(),
         lease: Some(lease(None, "c1", "net1", 1).lease),
         ended: None,

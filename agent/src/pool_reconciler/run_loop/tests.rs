@@ -82,6 +82,7 @@ impl Silent {
             pod: None,
             ips: Vec::new(),
             families: Vec::new(),
+            early: false,
             within_ms: None,
         };
         let question = PluginRequest {

@@ -264,11 +264,7 @@ fn an_address_that_the_agent_released_meanwhile_is_not_used() {
         Some(addresses(&["10.0.0.200"]))
     });
     let error = fixture.request("a", &["10.0.0.200"]).unwrap_err();
-    assert_says(
-        &error,
-        Code::TRY_AGAIN,
-        &["the agent released the addresses of this request"],
-    );
+    assert_says(&error, Code::TRY_AGAIN, &["the agent has released them"]);
     fixture.assert_sound("after an answer that came too late");
     assert!(fixture.names("leases").is_empty());
     assert_eq!(agent.end().last().unwrap().verb, Verb::Release);
@@ -291,7 +287,7 @@ fn an_answer_is_not_used_once_a_later_add_of_the_attachment_has_asked() {
     assert_says(
         &error,
         Code::TRY_AGAIN,
-        &["a later ADD of this attachment asked again"],
+        &["a later ADD of this attachment has asked again"],
     );
     assert!(fixture.names("leases").is_empty());
     let left = std::fs::read_to_string(&asking).unwrap();

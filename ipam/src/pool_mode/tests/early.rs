@@ -3,7 +3,7 @@
 
 use super::{Agent, fixture, pool, refused, write};
 use crate::agent::{Reply, Verb};
-use crate::pool::PoolFile;
+use crate::pool::{Allocation, PoolFile};
 use crate::testing::{Fixture, attachment};
 use common::cni::dispatch::Plugin;
 use common::cni::{Code, Error, PROBES, UNFINISHED};
@@ -48,6 +48,57 @@ fn an_exhausted_pool_allocates_a_resting_address_and_probes_it() {
     fixture.assert_sound("after a resting address was given");
     let asked: Vec<Verb> = agent.end().iter().map(|request| request.verb).collect();
     assert_eq!(asked, [Verb::Claim, Verb::Claim], "the agent is asked first");
+}
+
+/// A pool of addresses that are objects of the cluster.
+fn per_address() -> Fixture {
+    let mut file = pool("rail0", &[]);
+    file.allocation = Allocation::Agent;
+    fixture(&file)
+}
+
+#[test]
+fn the_agent_is_asked_for_a_resting_address_if_all_are_taken() {
+    let fixture = per_address();
+    let agent = Agent::start(&fixture, |request| {
+        Some(match (request.verb, request.early) {
+            (Verb::Allocate, false) => refused(Code::EXHAUSTED, "pool rail0 is exhausted"),
+            (Verb::Allocate, true) => Reply::Addresses {
+                addresses: vec!["10.0.0.200".parse().unwrap()],
+            },
+            _ => Reply::Done,
+        })
+    });
+    let error = fixture.try_add("a").unwrap_err();
+    assert_eq!(error.code, Code::EXHAUSTED, "not without a probe");
+    assert_eq!(add(&fixture, "a").unwrap(), given("10.0.0.200", true));
+    fixture.assert_sound("with a resting address of the cluster");
+    assert_eq!(fixture.names("asking"), [""; 0]);
+    let asked = agent.end();
+    let early: Vec<bool> = asked
+        .iter()
+        .filter(|request| request.verb == Verb::Allocate)
+        .map(|request| request.early)
+        .collect();
+    assert_eq!(early, [false, false, true]);
+}
+
+/// A hanging agent would cost each ADD its time limit twice.
+#[test]
+fn an_agent_that_did_not_refuse_for_want_of_addresses_is_not_asked_again() {
+    let fixture = per_address();
+    let agent = Agent::start(&fixture, |request| {
+        let code = Code::API_UNREACHABLE;
+        Some(match request.verb {
+            Verb::Allocate => refused(code, "pool rail0: the API server does not answer"),
+            _ => Reply::Done,
+        })
+    });
+    assert_eq!(add(&fixture, "a").unwrap_err().code, Code::API_UNREACHABLE);
+    let asked = agent.end();
+    let requests = asked.iter().filter(|request| request.verb == Verb::Allocate);
+    assert_eq!(requests.count(), 1);
+    assert_eq!(fixture.names("asking"), [""; 0]);
 }
 
 #[test]

@@ -27,6 +27,7 @@ impl Machine {
             uid: living.uid.clone(),
             netns: self.netns(&living.container),
             ips: Vec::new(),
+            probes: false,
         };
         let call = attachment
             .call(verb, crate::POOL, &self.data())

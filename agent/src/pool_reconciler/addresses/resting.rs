@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Addresses of ended leases of this node whose objects still exist. If nothing else is left, such an address passes to another
+//! attachment before its cooldown has ended. The plugin requests that only for a main plugin that probes the address.
+//!
+//! Invariant: until the other attachment has a lease, the record of the ended lease stays, and with it the object. So no other node
+//! can take the address before its cooldown has ended, whatever happens to this ADD.
+
+use super::super::context::{AddressUse, RequestScope};
+use super::{Addresses, Claimant, is_for};
+use api::convert::{node_ref, now};
+use api::requests::{ReconcileError, Requests, WriteResult};
+use api::{AddressState, IpAddress};
+use block::owner::NodeIdentity;
+use common::cni::{Code, Error};
+use std::collections::HashSet;
+use std::net::IpAddr;
+
+impl Addresses {
+    /// Passes an address that `is_wanted` and that rests on this node to the claimant: one whose lease DEL has ended first, and of
+    /// these the one that has rested longest. None if there is none.
+    pub(in crate::pool_reconciler) async fn take_resting(
+        &mut self,
+        scope: RequestScope<'_>,
+        is_wanted: impl Fn(IpAddr) -> bool,
+        claimant: &Claimant<'_>,
+    ) -> Result<Option<IpAddress>, Error> {
+        let passed = self.pass_resting(&scope.target.api, is_wanted, claimant).await;
+        let passed = passed.map_err(|e| self.context.unanswered("which addresses rest on this node", &e))?;
+        let Some((ip, address)) = passed else {
+            return Ok(None);
+        };
+        match self.noted(scope, ip).await {
+            Ok(None) => {
+                tracing::info!(pool = %self.context.pool, %ip, attachment = %claimant.asked.owner, "passed on a resting address: no other one is left");
+                Ok(Some(address))
+            }
+            Ok(Some(why)) => Err(Error::new(Code::TRY_AGAIN, why)),
+            Err(error) => Err(self.context.address_unknown(ip, &error)),
+        }
+    }
+
+    /// The addresses that rest on this node. Their objects stay until they have rested.
+    pub(in crate::pool_reconciler) async fn resting(&self) -> Result<HashSet<IpAddr>, ReconcileError> {
+        let released = self.context.agent.stores.releases(&self.context.pool).await?;
+        Ok(released.into_iter().map(|released| released.ip).collect())
+    }
+
+    async fn pass_resting(
+        &self,
+        api: &Requests,
+        is_wanted: impl Fn(IpAddr) -> bool,
+        claimant: &Claimant<'_>,
+    ) -> Result<Option<(IpAddr, IpAddress)>, ReconcileError> {
+        let mut released = self.context.agent.stores.releases(&self.context.pool).await?;
+        released.retain(|released| is_wanted(released.ip));
+        let Some(NodeIdentity::Registered(me)) = self.context.agent.identity() else {
+            return Ok(None);
+        };
+        if released.is_empty() {
+            return Ok(None);
+        }
+        released.sort_by_key(|released| (released.without_del, released.ended));
+        let me = node_ref(&me);
+        let mut there = api.addresses_of(&self.context.agent.config.node).await?;
+        there.retain(|address| {
+            let spec = &address.spec;
+            spec.state == AddressState::Bound && spec.holder.is_none() && spec.node == me
+        });
+        for ip in released.into_iter().map(|released| released.ip) {
+            let pool = self.context.pool.as_str();
+            let Some(object) = there.iter().find(|address| is_for(pool, address, ip)) else {
+                continue;
+            };
+            if self.is_unused(ip, object, claimant).await?
+                && let Some(passed) = pass(api, object, claimant).await?
+            {
+                return Ok(Some((ip, passed)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether no lease of this node has `ip`. From here on, no request of another attachment becomes such a lease.
+    async fn is_unused(
+        &self,
+        ip: IpAddr,
+        object: &IpAddress,
+        claimant: &Claimant<'_>,
+    ) -> Result<bool, ReconcileError> {
+        let before = object.spec.attachment.clone();
+        if before == Some(claimant.attachment()) {
+            // The claimant waits for the answer to its request.
+            return Ok(self.context.address_use(ip, None).await? != AddressUse::Leased);
+        }
+        self.context.end_pending(ip, before).await
+    }
+}
+
+/// Makes the claimant the owner of `object`. None if another process has changed the object.
+async fn pass(
+    api: &Requests,
+    object: &IpAddress,
+    claimant: &Claimant<'_>,
+) -> Result<Option<IpAddress>, ReconcileError> {
+    let mut wanted = object.clone();
+    wanted.spec.attachment = Some(claimant.attachment());
+    wanted.spec.pod = claimant.pod_ref();
+    wanted.spec.since = Some(now());
+    Ok(match api.replace(&wanted).await? {
+        WriteResult::Applied(passed) => Some(passed),
+        WriteResult::Conflict => None,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::*;
+use crate::pool_reconciler::context::{PoolContext, Target};
+use crate::pool_reconciler::testing::{commit_lease, node_with};
+use ipam::agent::AskedBy;
+use ipam::store::{RequestId, Store};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const IP: &str = "10.1.0.5";
+
+/// The object of the address, of the lease of `c1` that has ended.
+fn object() -> Value {
+    json!({
+        "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPAddress",
+        "metadata": { "name": "default-0a010005", "uid": "1", "resourceVersion": "1" },
+        "spec": {
+            "pool": "rail0", "address": IP, "block": "10.1.0.0", "node": { "node": "n", "nodeUID": "u" },
+            "state": "Bound", "attachment": { "containerID": "c1", "ifname": "net1", "network": "rail" },
+        },
+    })
+}
+
+/// A node on which the address rests. The API server has `object`, and the block of the address is shared.
+async fn node(object: Value, status: u16) -> (PoolContext, Target, TempDir) {
+    let (context, target, dir) = node_with(&[], move |uri, body| {
+        if uri.contains("/ipblocks/") {
+            let spec = json!({
+                "pool": "rail0", "cidr": "10.1.0.0/28", "owner": { "node": "m", "nodeUID": "v" },
+                "state": "Shared", "epoch": 1,
+            });
+            let metadata = json!({ "name": "default-4-0a010000-28" });
+            return (
+                200,
+                json!({ "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPBlock", "metadata": metadata, "spec": spec }),
+            );
+        }
+        if uri.contains("/ipaddresses/") && status != 200 {
+            return (status, json!({ "kind": "Status", "status": "Failure", "code": status }));
+        }
+        if uri.contains("/ipaddresses/") {
+            let mut written = object.clone();
+            written["spec"]["attachment"] = body["spec"]["attachment"].clone();
+            return (200, written);
+        }
+        (
+            200,
+            json!({ "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPAddressList", "metadata": {}, "items": [object] }),
+        )
+    })
+    .await;
+    let made = context.agent.stores.with(&context.pool, |store| {
+        commit_lease(store, "c1", IP, true);
+        let owner = asked("c1").owner;
+        store.enter().unwrap().release(&owner).unwrap().unwrap();
+        Ok(())
+    });
+    made.await.unwrap();
+    (context, target, dir)
+}
+
+fn asked(container: &str) -> AskedBy {
+    serde_json::from_value(json!({ "containerID": container, "ifname": "net1", "network": "rail" })).unwrap()
+}
+
+/// The container of the object that passes to `container`, if one does.
+async fn take(context: &PoolContext, target: &Target, container: &str) -> Option<String> {
+    let accepted = target.accepted.clone().unwrap();
+    let scope = RequestScope {
+        target,
+        accepted: &accepted,
+        pending: None,
+    };
+    let claimant = Claimant {
+        asked: &asked(container),
+        pod: None,
+        holder: None,
+    };
+    let mut addresses = Addresses::new(context.clone());
+    let taken = addresses.take_resting(scope, |_| true, &claimant).await.unwrap();
+    Some(taken?.spec.attachment.unwrap().container_id)
+}
+
+async fn with<T: Send + 'static>(
+    context: &PoolContext,
+    work: impl FnOnce(&Store<'_>) -> T + Send + 'static,
+) -> T {
+    let stores = &context.agent.stores;
+    stores
+        .with(&context.pool, move |store| Ok(work(store)))
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn a_resting_address_passes_to_another_attachment_and_its_record_stays() {
+    let (context, target, _dir) = node(object(), 200).await;
+    with(&context, |store| {
+        let locked = store.enter().unwrap();
+        locked
+            .begin_asking(&asked("c1").owner, &RequestId::random())
+            .unwrap();
+    })
+    .await;
+    assert_eq!(take(&context, &target, "c2").await.as_deref(), Some("c2"));
+    let (asks, records) = with(&context, |store| {
+        (
+            store.is_asking(&asked("c1").owner),
+            store.releases().unwrap().len(),
+        )
+    })
+    .await;
+    assert!(!asks, "an answer to the attachment before becomes no lease");
+    assert_eq!(records, 1, "the object stays for the cooldown if the ADD fails");
+}
+
+#[tokio::test]
+async fn an_attachment_gets_back_its_own_resting_address() {
+    let (context, target, _dir) = node(object(), 200).await;
+    let ask = |store: &Store<'_>| {
+        let locked = store.enter().unwrap();
+        locked
+            .begin_asking(&asked("c1").owner, &RequestId::random())
+            .unwrap();
+    };
+    with(&context, ask).await;
+    assert_eq!(take(&context, &target, "c1").await.as_deref(), Some("c1"));
+    assert!(with(&context, |store| store.is_asking(&asked("c1").owner)).await);
+}
+
+#[tokio::test]
+async fn an_address_that_a_lease_has_again_is_not_passed_on() {
+    for container in ["c1", "c3"] {
+        let (context, target, _dir) = node(object(), 200).await;
+        with(&context, move |store| commit_lease(store, container, IP, true)).await;
+        for claimant in ["c1", "c2"] {
+            assert_eq!(
+                take(&context, &target, claimant).await,
+                None,
+                "{container} {claimant}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn only_bound_objects_of_this_registration_are_passed_on() {
+    type Change = (&'static str, Value);
+    let holder = json!({ "namespace": "default", "pod": "db-0", "statefulSet": "db", "network": "rail", "ifname": "net1" });
+    let changes: [Change; 4] = [
+        ("state", json!("Orphaned")),
+        ("holder", holder),
+        ("node", json!({ "node": "n", "nodeUID": "earlier" })),
+        ("pool", json!("rail1")),
+    ];
+    for (member, value) in changes {
+        let mut object = object();
+        object["spec"][member] = value;
+        let (context, target, _dir) = node(object, 200).await;
+        assert_eq!(take(&context, &target, "c2").await, None, "{member}");
+    }
+}
+
+#[tokio::test]
+async fn an_object_that_another_process_has_changed_is_not_passed_on() {
+    let (context, target, _dir) = node(object(), 409).await;
+    assert_eq!(take(&context, &target, "c2").await, None);
+}

@@ -13,6 +13,7 @@ use api::{AddressSpace, AddressSpaceSpec, IpAddress, IpBlock, IpPool};
 use common::cni::Error;
 use kube::ResourceExt;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// The finalizer that keeps a pool while nodes have blocks or addresses of it.
 pub(super) const FINALIZER: &str = "rdmanet.io/addresses-in-use";
@@ -183,11 +184,21 @@ impl Leader {
 
     /// Finalizes a pool that is being deleted: its finalizer is removed once no block and no address of the pool is left.
     async fn finalize(&mut self, pool: &IpPool) -> Result<(), ReconcileError> {
-        let fields = format!("spec.pool={}", pool.name_any());
-        let blocks: Vec<IpBlock> = self.context.api.list(&fields).await?;
+        let name = pool.name_any();
+        let known = self.of_pool(&name);
+        if !known.is_empty() {
+            // A pod may keep the pool for days. What the watch shows needs no list in each round.
+            let all = self.addresses.iter();
+            let addresses: Vec<Arc<IpAddress>> =
+                all.filter(|address| address.spec.pool == name).cloned().collect();
+            return self.report_deletion(pool, &known, &addresses).await;
+        }
+        let fields = format!("spec.pool={name}");
+        let blocks = self.context.api.list::<IpBlock>(&fields).await?;
+        let blocks: Vec<Arc<IpBlock>> = blocks.into_iter().map(Arc::new).collect();
         let addresses: Vec<IpAddress> = self.context.api.list(&fields).await?;
         if !blocks.is_empty() || !addresses.is_empty() {
-            return self.report_deletion(pool, blocks, &addresses).await;
+            return self.report_deletion(pool, &blocks, &addresses).await;
         }
         if pool.finalizers().iter().any(|name| name == FINALIZER) {
             let mut wanted = pool.clone();

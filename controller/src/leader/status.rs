@@ -19,6 +19,7 @@ use common::cni::{Code, Error};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
+use std::borrow::Borrow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
@@ -105,26 +106,25 @@ impl Leader {
     pub(super) async fn report_deletion(
         &mut self,
         pool: &IpPool,
-        blocks: Vec<IpBlock>,
-        addresses: &[IpAddress],
+        blocks: &[Arc<IpBlock>],
+        addresses: &[impl Borrow<IpAddress>],
     ) -> Result<(), ReconcileError> {
         let before = pool.status.clone().unwrap_or_default();
         let mut status = before.clone();
-        let message = deletion_message(&pool.name_any(), &blocks, addresses);
+        let message = deletion_message(&pool.name_any(), blocks, addresses.len());
         self.node_counts.forget(&pool.name_any());
         if let Some(accepted) = AcceptedPool::of(pool)? {
-            let blocks: Vec<Arc<IpBlock>> = blocks.into_iter().map(Arc::new).collect();
-            let usage = Usage::of(&accepted, &blocks, addresses);
+            let usage = Usage::of(&accepted, blocks, addresses);
             status.counters = Some(usage.counters);
             // Shared blocks have no owner that would return them.
-            self.reconcile_shared(&accepted, &blocks).await?;
+            self.reconcile_shared(&accepted, blocks).await?;
         }
         let ready = condition(READY, false, reason::DELETING, &message);
         let serving = serving(false, &ready);
         self.write(pool, &before, status, vec![ready, serving]).await
     }
 
-    fn of_pool(&self, name: &str) -> Vec<Arc<IpBlock>> {
+    pub(super) fn of_pool(&self, name: &str) -> Vec<Arc<IpBlock>> {
         let blocks = self.blocks().into_iter();
         blocks.filter(|block| block.spec.pool == name).collect()
     }
@@ -411,7 +411,7 @@ fn missing_fallback(accepted: &AcceptedPool, is_there: impl Fn(&str) -> bool) ->
 }
 
 /// Which nodes and addresses keep a pool that is being deleted.
-fn deletion_message(pool: &str, blocks: &[IpBlock], addresses: &[IpAddress]) -> String {
+fn deletion_message(pool: &str, blocks: &[Arc<IpBlock>], objects: usize) -> String {
     let reports = blocks.iter().filter_map(|block| block.status.as_ref());
     let used: i64 = reports.map(|status| status.used).sum();
     let nodes: BTreeSet<&str> = blocks
@@ -419,10 +419,9 @@ fn deletion_message(pool: &str, blocks: &[IpBlock], addresses: &[IpAddress]) -> 
         .map(|block| block.spec.owner.node.as_str())
         .collect();
     format!(
-        "being deleted; the pool is removed once no pod has an address of it: {used} addresses are in use in {} blocks (nodes: {}), {} are IPAddress objects; `rdmanet addresses --pool {pool}` names the pods",
+        "being deleted; the pool is removed once no pod has an address of it: {used} addresses are in use in {} blocks (nodes: {}), {objects} are IPAddress objects; `rdmanet addresses --pool {pool}` names the pods",
         blocks.len(),
-        first_names(&nodes),
-        addresses.len()
+        first_names(&nodes)
     )
 }
 

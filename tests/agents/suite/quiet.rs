@@ -148,6 +148,18 @@ async fn an_agent_observes_a_pool_edit_without_waiting_for_its_next_round() {
     .await;
 }
 
+/// The requests of the controller in the time of ten rounds, without watches and its Lease.
+async fn controller_requests(site: &Site) -> Vec<String> {
+    let mark = site.server.mark();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let requests = site.server.requests_since(mark).into_iter();
+    requests
+        .filter(|request| request.user().ends_with(":rdmanet-controller") && request.verb != "watch")
+        .filter(|request| !request.uri.contains("/leases/"))
+        .map(|request| format!("{} {}", request.verb, request.uri))
+        .collect()
+}
+
 /// Pools that need no change cause no requests, whatever their number.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_controller_sends_no_requests_besides_watches_and_its_lease() {
@@ -158,19 +170,29 @@ async fn an_idle_controller_sends_no_requests_besides_watches_and_its_lease() {
     for i in 0..4 {
         site.wait_condition(&format!("pool{i}"), "Ready", "True").await;
     }
-    let asked = async || -> Vec<String> {
-        let mark = site.server.mark();
-        // The time of ten rounds.
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        let requests = site.server.requests_since(mark).into_iter();
-        requests
-            .filter(|request| request.user().ends_with(":rdmanet-controller") && request.verb != "watch")
-            .filter(|request| !request.uri.contains("/leases/"))
-            .map(|request| format!("{} {}", request.verb, request.uri))
-            .collect()
-    };
     // The last counters may still be on their way.
-    until("ten rounds cost no request", async || asked().await.is_empty()).await;
+    until("ten rounds cost no request", async || {
+        controller_requests(&site).await.is_empty()
+    })
+    .await;
+}
+
+/// A pod may keep a deleted pool for days.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_pool_with_a_pod_causes_no_requests_of_the_controller() {
+    let site = Site::with(&["--report-interval", "1h"]).await;
+    let node = Member::running(&site.server, "a", &["--idle", "1h"]).await;
+    site.simple("rail0", "10.1.0.0/24").await;
+    node.wait_active("rail0").await;
+    node.add("rail0", &Attachment::of("one"));
+    site.delete("rail0").await;
+    site.wait_condition("rail0", "Ready", "False").await;
+    until("ten rounds cost no request", async || {
+        controller_requests(&site).await.is_empty()
+    })
+    .await;
+    node.del("rail0", &Attachment::of("one"));
+    until("the pool is gone", async || site.has_no_pool().await).await;
 }
 
 /// The controller checks in each report interval whether the pod of a kept address may come back.

@@ -29,6 +29,7 @@ use content::Content;
 pub use entry::{Entry, Progress};
 pub(crate) use gate::Gate;
 use load::Counted;
+pub use load::Load;
 pub(crate) use load::{loads, on_parent};
 use marker::Markers;
 pub(crate) use marker::{Taken, takers};

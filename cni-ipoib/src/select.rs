@@ -10,6 +10,7 @@ mod view;
 
 pub use crate::config::{Needs, Preference, Preferences, Selector};
 pub use crate::error::PassedOver;
+pub use crate::journal::Load;
 pub use candidates::{Loads, candidates, survey};
 pub(crate) use resolve::{resolve, resolve_for_add};
 pub use view::View;
@@ -39,8 +40,8 @@ pub struct Candidate {
     pub problem: Option<String>,
     /// Why it is not offered.
     pub aside: Option<Aside>,
-    /// The number of attachments on it, over all networks.
-    pub load: usize,
+    /// The attachments on it.
+    pub load: Load,
 }
 
 /// The properties of an RDMA port that a description can select.
@@ -77,7 +78,8 @@ pub struct Choice {
 }
 
 /// Chooses a link: the first entry of `master` that any link fits decides. Among several links it prefers
-/// those that carry traffic, then the fewest attachments, then the first by name.
+/// those that carry traffic, then the fewest attachments of the same pod, then the fewest of all, then the
+/// first by name.
 ///
 /// # Errors
 /// No link fits: every candidate with the reason, for each entry.
@@ -98,7 +100,8 @@ pub fn choose(preferences: &Preferences, candidates: &[Candidate]) -> Result<Cho
             }
         }
         // The first of equals, which is the first by name.
-        if let Some(best) = fitting.iter().min_by_key(|one| (one.problem.is_some(), one.load)) {
+        let rank = |one: &&&Candidate| (one.problem.is_some(), one.load.own, one.load.all);
+        if let Some(best) = fitting.iter().min_by_key(rank) {
             return Ok(Choice {
                 name: best.name.clone(),
                 why: why(preference, best, &fitting, &passed),
@@ -132,11 +135,11 @@ fn why(preference: &Preference, best: &Candidate, fitting: &[&Candidate], passed
         (Preference::Described(_), n) => {
             let others = fitting.iter().filter(|candidate| candidate.name != best.name);
             let others: Vec<String> = others
-                .map(|other| format!("{} has {}", other.name, other.load))
+                .map(|other| format!("{} has {}", other.name, counted(other.load)))
                 .collect();
             format!(
-                "of {n} links that fit {preference} the least loaded, then the first by name: it has {} attachments, {}",
-                best.load,
+                "of {n} links that fit {preference} the least loaded, then the first by name: it has {}, {}",
+                counted(best.load),
                 others.join(", ")
             )
         }
@@ -146,6 +149,19 @@ fn why(preference: &Preference, best: &Candidate, fitting: &[&Candidate], passed
         text.push_str(&list_passed_over(passed));
     }
     text
+}
+
+/// The attachments on a link, with those of the same pod if it has any: `2 attachments, 1 of this pod`.
+fn counted(load: Load) -> String {
+    let noun = if load.all == 1 {
+        "attachment"
+    } else {
+        "attachments"
+    };
+    match load {
+        Load { all, own: 0 } => format!("{all} {noun}"),
+        Load { all, own } => format!("{all} {noun} ({own} of this pod)"),
+    }
 }
 
 /// Why a link does not fit, and whether it would if it carried traffic; without a reason for a link that the

@@ -15,9 +15,13 @@ fn guid_of(address: &common::netlink::HwAddress) -> Guid {
     address.port_guid().unwrap()
 }
 
-/// The port of the pod's interface, found by its GUID.
 fn port_of(node: &Node, pod: &Pod<'_>) -> String {
-    let guid = guid_of(&pod.link("net1").address);
+    port_of_link(node, pod, "net1")
+}
+
+/// The port of an interface of the pod, found by its GUID.
+fn port_of_link(node: &Node, pod: &Pod<'_>, ifname: &str) -> String {
+    let guid = guid_of(&pod.link(ifname).address);
     let ports = ["ib0", "ib1", "ib2"].into_iter();
     let found = ports.filter(|port| guid_of(&node.link(port).address) == guid);
     found.collect()
@@ -52,6 +56,36 @@ fn pods_are_spread_over_the_ports_that_fit_and_reach_each_other() {
         for pod in [&pods[0], &pods[2], &pods[3]] {
             pod.check(&conf, "net1").done();
             pod.detach(&conf, "net1");
+        }
+    });
+}
+
+/// By the number of attachments alone, `ib0` would be chosen for the first two interfaces.
+#[test]
+fn a_pod_gets_another_port_for_each_network_that_describes_ports_alike() {
+    run(|node| {
+        let busy = [node.pod(), node.pod()];
+        let named = ["ib1", "ib2"].map(|master| network(node, &json!({"master": master})));
+        for pod in &busy {
+            for (conf, ifname) in named.iter().zip(["net1", "net2"]) {
+                pod.attach(conf, ifname);
+            }
+        }
+        let (conf, pod) = (any(node), node.pod());
+        let interfaces = ["net1", "net2", "net3"];
+        for ifname in interfaces {
+            pod.attach(&conf, ifname);
+        }
+        let mut ports = interfaces.map(|ifname| port_of_link(node, &pod, ifname));
+        ports.sort();
+        assert_eq!(ports, ["ib0", "ib1", "ib2"]);
+        for ifname in interfaces {
+            pod.detach(&conf, ifname);
+        }
+        for pod in &busy {
+            for (conf, ifname) in named.iter().zip(["net1", "net2"]) {
+                pod.detach(conf, ifname);
+            }
         }
     });
 }

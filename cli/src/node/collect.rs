@@ -10,7 +10,7 @@ use crate::args;
 use crate::leases;
 use crate::output::CommandError;
 use cni_ipoib::journal::{self, Written};
-use cni_ipoib::select::{Candidate, Loads, Needs, Preference, Preferences, Selector, View, survey};
+use cni_ipoib::select::{Candidate, Load, Loads, Needs, Preference, Preferences, Selector, View, survey};
 use common::netlink::{self, Address, Link, Route, RouteEntry, Socket};
 use common::rdma::Sysfs;
 use std::collections::BTreeMap;
@@ -113,7 +113,8 @@ fn read(
         needs: Needs::default(),
     };
     let users = attachments.users.iter();
-    let loads = users.map(|(master, users)| (master.clone(), users.len()));
+    let load = |all| Load { all, own: 0 };
+    let loads = users.map(|(master, users)| (master.clone(), load(users.len())));
     let candidates = survey(view, sysfs, &any, &loads.collect::<Loads>())
         .map_err(|e| CommandError::from(common::cni::Error::from(e)))?;
     let reader = Reader {

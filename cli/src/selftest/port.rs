@@ -64,8 +64,8 @@ fn refusal(facts: &NodeFacts, candidate: &Candidate, uses: &Uses, named: bool) -
     if candidate.layer != LinkLayer::Infiniband && !named {
         return Some("is Ethernet, which is used only if --master names it".to_owned());
     }
-    if candidate.load > 0 {
-        return Some(format!("has {} pods on it", candidate.load));
+    if candidate.load.all > 0 {
+        return Some(format!("has {} pods on it", candidate.load.all));
     }
     if let Some(why) = uses.of_link(&candidate.name) {
         return Some(why.to_owned());

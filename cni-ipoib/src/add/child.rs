@@ -25,7 +25,9 @@ pub(super) fn plan(context: &mut AddContext<'_>, owners: &Owners) -> Result<Plan
         require_free(kernel, name, owners)?;
         require_ipvlan_mode(config, state, name)
     };
-    let resolved = resolve_for_add(context.kernel, &sysfs, &config.master, || loads(state), require)?;
+    let container = &context.attachment.container_id;
+    let loads = || loads(state, Some(container));
+    let resolved = resolve_for_add(context.kernel, &sysfs, &config.master, loads, require)?;
     let host = observe(context.kernel, &sysfs, side_of(config), &resolved.master)?;
     require_roots_free(&host, owners)?;
     let child = plan::child(config, &host)?;

@@ -38,7 +38,7 @@ pub(super) fn plan(context: &mut AddContext<'_>) -> Result<Planned, Error> {
         Master::Preferred(preferences) => preferences,
     };
     let sysfs = context.node.sysfs();
-    let loads = loads(context.node.state());
+    let loads = loads(context.node.state(), Some(&context.attachment.container_id));
     let mut all = candidates(context.kernel, &sysfs, preferences, &loads)?;
     // A link that must stay on the host is passed over, with the reason.
     for candidate in all.iter_mut().filter(|candidate| candidate.aside.is_none()) {

@@ -45,11 +45,11 @@ fn gc_corrects_the_loads_after_an_older_release() {
     }
     let state = fixture.state.path();
     fs::remove_file(state.join("attachments/fabric/c1@net1")).unwrap();
-    assert_eq!(loads(state)["ib0"], 2);
+    assert_eq!(loads(state, None)["ib0"].all, 2);
     fixture.gc(&["c2"]).unwrap();
-    assert_eq!(loads(state)["ib0"], 1);
+    assert_eq!(loads(state, None)["ib0"].all, 1);
     fixture.gc(&[]).unwrap();
-    assert_eq!(loads(state)["ib0"], 0);
+    assert_eq!(loads(state, None)["ib0"].all, 0);
 }
 
 #[test]

@@ -12,9 +12,10 @@
 
 use super::{Written, io_error, make_empty, named_below, names};
 use crate::error::Error;
+use common::cni::ContainerId;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, DirEntry};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -54,15 +55,33 @@ impl Counted {
     }
 }
 
-/// The number of attachments per parent, over all networks. An attachment counts from its intent to its
-/// removal, whether its namespace lives or not.
-pub(crate) fn loads(state: &Path) -> BTreeMap<String, usize> {
+/// The attachments on a parent, over all networks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// The number of attachments.
+    pub all: usize,
+    /// How many of them are of the container whose ADD asks.
+    pub own: usize,
+}
+
+/// The attachments per parent. An attachment counts from its intent to its removal, whether its namespace lives or not.
+pub(crate) fn loads(state: &Path, container: Option<&ContainerId>) -> BTreeMap<String, Load> {
     let root = state.join(PARENTS);
+    let is_own = |file: &DirEntry| {
+        let name = file.file_name();
+        let owner = name.to_str().and_then(|name| name.split_once('@'));
+        owner.is_some_and(|(owner, _)| container.is_some_and(|container| container.as_str() == owner))
+    };
     let mut loads = BTreeMap::new();
     for parent in list(&root).into_iter().filter_map(|name| name.into_string().ok()) {
         let networks = root.join(&parent);
-        let files = |network| fs::read_dir(networks.join(network)).map_or(0, Iterator::count);
-        let load = list(&networks).into_iter().map(files).sum();
+        let mut load = Load::default();
+        for network in list(&networks) {
+            for file in fs::read_dir(networks.join(network)).into_iter().flatten() {
+                load.all += 1;
+                load.own += usize::from(file.as_ref().is_ok_and(is_own));
+            }
+        }
         loads.insert(parent, load);
     }
     loads

@@ -83,7 +83,7 @@ fn an_attachment_is_removed_whatever_its_file_contains() {
         }
         fs::write(file(&dir), content).unwrap();
         journal.peek(&attachment("c1"));
-        loads(dir.path());
+        loads(dir.path(), None);
         written(dir.path()).unwrap_or_else(|e| panic!("{case}: {e}"));
         let entry = journal
             .open(&attachment("c1"))

@@ -8,6 +8,7 @@
 use super::view::{OfHost, View};
 use super::{Aside, Candidate, Preference, Preferences, RdmaPort};
 use crate::error::{Error, Step};
+use crate::journal::Load;
 use crate::kernel::Kernel;
 use crate::mark;
 use crate::rdma::facts;
@@ -16,8 +17,8 @@ use common::rdma::{Device, Port, PortState, Sysfs};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// The number of attachments on each link, by its name.
-pub type Loads = BTreeMap<String, usize>;
+/// The attachments on each link, by its name.
+pub type Loads = BTreeMap<String, Load>;
 
 /// The links of the node that `preferences` could mean.
 ///
@@ -52,7 +53,7 @@ pub fn survey(
     };
     let mut found = Vec::new();
     for link in links.iter().filter(|link| survey.is_meant(link)) {
-        let load = loads.get(&link.name).copied().unwrap_or(0);
+        let load = loads.get(&link.name).copied().unwrap_or_default();
         found.push(survey.candidate(view, link, load)?);
     }
     Ok(found)
@@ -77,7 +78,7 @@ impl<'a> Survey<'a> {
         choices.iter().any(named) || link.parent.is_none() && hardware_or_bond && fabric
     }
 
-    fn candidate(&self, view: &mut dyn View, link: &Link, load: usize) -> Result<Candidate, Error> {
+    fn candidate(&self, view: &mut dyn View, link: &Link, load: Load) -> Result<Candidate, Error> {
         let port = self.port(link);
         // A bond has no device itself.
         let slave = self.ports_of(link).next().filter(|_| link.is_bond());

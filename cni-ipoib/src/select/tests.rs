@@ -42,11 +42,12 @@ fn ib(number: u32) -> Candidate {
         numa_node: Some(number),
         problem: None,
         aside: None,
-        load: 0,
+        load: Load::default(),
     }
 }
 
-fn loaded(load: usize, candidate: Candidate) -> Candidate {
+fn loaded(all: usize, candidate: Candidate) -> Candidate {
+    let load = Load { all, own: 0 };
     Candidate { load, ..candidate }
 }
 
@@ -82,6 +83,25 @@ fn the_least_loaded_link_wins_then_the_first_by_name() {
             choose(&preferences(json!({})), &candidates)
         );
     }
+}
+
+#[test]
+fn a_link_without_an_interface_of_the_pod_precedes_a_less_loaded_one() {
+    let own = Candidate {
+        load: Load { all: 1, own: 1 },
+        ..ib(0)
+    };
+    let candidates = [own, loaded(5, ib(1)), down(ib(2))];
+    assert_eq!(
+        chosen(json!({}), &candidates),
+        "ib1",
+        "a link without traffic comes last"
+    );
+    let why = choose(&preferences(json!({})), &candidates).unwrap().why;
+    assert!(
+        why.contains("it has 5 attachments, ib0 has 1 attachment (1 of this pod)"),
+        "{why}"
+    );
 }
 
 #[test]
@@ -251,7 +271,7 @@ fn a_choice_says_why() {
             json!({"linkLayer": "InfiniBand"}),
             &[loaded(3, ib(0)), loaded(2, ib(1)), loaded(2, ib(2))]
         ),
-        "of 3 links that fit {linkLayer: InfiniBand} the least loaded, then the first by name: it has 2 attachments, ib0 has 3, ib2 has 2"
+        "of 3 links that fit {linkLayer: InfiniBand} the least loaded, then the first by name: it has 2 attachments, ib0 has 3 attachments, ib2 has 2 attachments"
     );
     assert_eq!(
         why(json!(["ib7", "ib0"]), &[ib(0)]),

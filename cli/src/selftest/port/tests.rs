@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::super::uses::queue_pairs::QueuePairs;
 use super::*;
-use cni_ipoib::select::RdmaPort;
+use cni_ipoib::select::{Load, RdmaPort};
 use common::netlink::{Creator, QueuePair};
 
 fn candidate(name: &str) -> Candidate {
@@ -20,7 +20,7 @@ fn candidate(name: &str) -> Candidate {
         numa_node: None,
         problem: None,
         aside: None,
-        load: 0,
+        load: Load::default(),
     }
 }
 
@@ -52,7 +52,7 @@ fn the_first_spare_port_is_chosen_with_its_device() {
 fn a_port_that_the_node_or_a_pod_uses_is_refused_with_the_reason() {
     type Change = fn(&mut Candidate);
     let changes: [(&str, Change); 4] = [
-        ("has 2 pods on it", |port| port.load = 2),
+        ("has 2 pods on it", |port| port.load.all = 2),
         ("is a port of bond0", |port| {
             port.aside = Some(Aside::Unasked("is a port of bond0".to_owned()));
         }),

@@ -128,7 +128,7 @@ fn del_of_an_attachment_with_damaged_files_changes_no_other_attachment() {
         let before = rig.is_intact(&files, OTHER).then_some(before);
         let ((), warnings) = warnings_of(|| {
             other_calls(&rig, random, &attached, case);
-            loads(rig.fixture.state.path());
+            loads(rig.fixture.state.path(), None);
             remove(&rig, random, &attached, intact, case);
         });
         assert!(

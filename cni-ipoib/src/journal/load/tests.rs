@@ -17,7 +17,10 @@ fn attach(state: &Path, network: &str, container: &str, master: &str) -> Entry {
 
 /// The loads above 0.
 fn used(state: &Path) -> Vec<(String, usize)> {
-    loads(state).into_iter().filter(|(_, load)| *load > 0).collect()
+    let all = loads(state, None).into_iter();
+    all.map(|(parent, load)| (parent, load.all))
+        .filter(|(_, load)| *load > 0)
+        .collect()
 }
 
 fn on(list: &[(&str, usize)]) -> Vec<(String, usize)> {

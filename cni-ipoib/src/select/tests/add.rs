@@ -63,7 +63,7 @@ fn the_choice_and_its_reason_are_in_the_journal() {
     assert_eq!(
         intent.why.as_deref(),
         Some(
-            "of 2 links that fit {linkLayer: InfiniBand} the least loaded, then the first by name: it has 0 attachments, ib1 has 0"
+            "of 2 links that fit {linkLayer: InfiniBand} the least loaded, then the first by name: it has 0 attachments, ib1 has 0 attachments"
         )
     );
     fixture.del("c1").unwrap();
@@ -79,7 +79,22 @@ fn attachments_of_all_networks_are_the_load() {
     fixture.add_with("c1", &any()).unwrap();
     assert_eq!(parent_in_pod(&fixture), Some(5));
     let why = intent(&fixture).why.unwrap();
-    assert!(why.ends_with("it has 1 attachments, ib0 has 2"), "{why}");
+    assert!(
+        why.ends_with("it has 1 attachment, ib0 has 2 attachments"),
+        "{why}"
+    );
+}
+
+/// Two networks that describe their ports alike give a pod two ports, also beside a busy port.
+#[test]
+fn a_second_interface_of_a_pod_gets_another_port() {
+    let fixture = fixture();
+    attached_before(&fixture, "other", "c1", "ib0");
+    for container in ["a", "b", "c"] {
+        attached_before(&fixture, "other", container, "ib1");
+    }
+    fixture.add_with("c1", &any()).unwrap();
+    assert_eq!(parent_in_pod(&fixture), Some(5));
 }
 
 #[test]

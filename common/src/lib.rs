@@ -20,7 +20,7 @@ pub mod ethtool;
 pub mod id;
 pub mod lock;
 pub mod log;
-#[cfg(any(test, feature = "mutate"))]
+#[cfg(any(test, feature = "testing"))]
 pub mod mutate;
 pub mod netlink;
 pub mod netns;

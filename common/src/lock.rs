@@ -139,6 +139,29 @@ fn place(meta: &Metadata) -> String {
     format!("{major:02x}:{minor:02x}:{}", meta.ino())
 }
 
+/// Waits until another call waits for a lock on the file or directory at `path`. For tests (feature `testing`).
+///
+/// # Panics
+/// If no call waits for one within a minute, or if there is no such file.
+#[cfg(any(test, feature = "testing"))]
+pub fn wait_until_awaited(path: &Path) {
+    let inode = format!(
+        ":{}",
+        fs::metadata(path).map(|meta| meta.ino()).unwrap_or_default()
+    );
+    let is_waiter =
+        |line: &str| line.contains("-> FLOCK") && line.split(' ').any(|word| word.ends_with(&inode));
+    let started = std::time::Instant::now();
+    while !fs::read_to_string("/proc/locks").is_ok_and(|locks| locks.lines().any(is_waiter)) {
+        assert!(
+            started.elapsed() < Duration::from_secs(60),
+            "no call waits for the lock of {}",
+            path.display()
+        );
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
 /// Returns the pid of the first line such as `1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF` whose device and
 /// inode match. Waiting processes have `->` before FLOCK.
 fn owner(locks: &str, is_place: impl Fn(&str) -> bool) -> Option<String> {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Random changes to valid inputs, for the tests of all crates (feature `mutate`; no product is built with
+//! Random changes to valid inputs, for the tests of all crates (feature `testing`; no product is built with
 //! it).
 //!
 //! Invariant: a seed gives the same changes on each machine, so that a failure can be reproduced.

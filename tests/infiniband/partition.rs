@@ -28,12 +28,13 @@ fn without_a_pkey_the_child_is_in_its_parents_partition() {
 #[test]
 fn pods_reach_only_pods_of_their_own_partition() {
     run(|node| {
-        let pods = [node.pod(), node.pod(), node.pod()];
+        let pods = [node.pod(), node.pod(), node.pod(), node.pod()];
         // A text and a number name the same partition.
         let confs = [
             json!({"pkey": "0x8001"}),
             json!({"pkey": 0x8001, "master": "ib1"}),
             json!({}),
+            json!({"master": "ib1"}),
         ]
         .map(|keys| network(node, &keys));
         let results: Vec<_> = pods
@@ -43,9 +44,10 @@ fn pods_reach_only_pods_of_their_own_partition() {
             .collect();
         assert_eq!(
             pods.each_ref().map(pkey),
-            [Pkey(0x8001), Pkey(0x8001), Pkey(0xffff)]
+            [Pkey(0x8001), Pkey(0x8001), Pkey(0xffff), Pkey(0xffff)]
         );
         reaches(&pods[0], &address(&results[1], false));
+        reaches(&pods[2], &address(&results[3], false));
         assert!(
             !pings(&pods[0], &address(&results[2], false)),
             "0x8001 reaches 0xffff"

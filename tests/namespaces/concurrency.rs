@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::thread;
+use std::time::Duration;
 use tests::{Node, Pod, json, traces::assert_same};
 
 const PODS: usize = 50;
@@ -114,13 +115,14 @@ fn gc_during_adds_removes_no_valid_attachment() {
 fn del_waits_for_the_ipam_plugin_that_a_killed_add_left_running() {
     Node::run(|node| {
         let ours = node.plugin("rdma-ipam");
-        let (begun, ended) = (node.path("begun"), node.path("ended"));
-        // The delay simulates a plugin that queries a distant server.
+        let [begun, end, ended] = ["begun", "end", "ended"].map(|name| node.path(name));
+        // The wait simulates a plugin that queries a distant server.
         node.install_script(
             "distant",
             &format!(
-                "[ $CNI_COMMAND = ADD ] || exec {ours}; : >{}; sleep 1; {ours}; status=$?; : >{}; exit $status",
+                "[ $CNI_COMMAND = ADD ] || exec {ours}; : >{}; {}; {ours}; status=$?; : >{}; exit $status",
                 begun.display(),
+                Node::until_exists(&end),
                 ended.display(),
                 ours = ours.display()
             ),
@@ -132,7 +134,14 @@ fn del_waits_for_the_ipam_plugin_that_a_killed_add_left_running() {
         let before = node.traces(&[&pod]);
         let add = pod.call("ADD", &conf, "net1").killed_once_exists(&begun);
         assert!(add.was_killed(), "{add}");
-        pod.detach(&conf, "net1");
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                // DEL waits by now, unless the machine is very busy.
+                thread::sleep(Duration::from_secs(1));
+                std::fs::write(&end, "").unwrap();
+            });
+            pod.detach(&conf, "net1");
+        });
         assert!(ended.exists(), "DEL ended before the IPAM plugin");
         assert_same(
             &before,
@@ -160,7 +169,7 @@ fn a_process_that_an_ipam_plugin_leaves_behind_delays_no_del() {
                 pids.display()
             )
         };
-        let begun = node.path("begun");
+        let (begun, end) = (node.path("begun"), node.path("end"));
         node.install_script(
             "careless",
             &format!("{}; exec {}", leaves("careless"), ours.display()),
@@ -168,9 +177,10 @@ fn a_process_that_an_ipam_plugin_leaves_behind_delays_no_del() {
         node.install_script(
             "slow",
             &format!(
-                "[ $CNI_COMMAND = ADD ] && {{ {}; : >{}; sleep 1; }}; exec {}",
+                "[ $CNI_COMMAND = ADD ] && {{ {}; : >{}; {}; }}; exec {}",
                 leaves("slow"),
                 begun.display(),
+                Node::until_exists(&end),
                 ours.display()
             ),
         );
@@ -183,6 +193,7 @@ fn a_process_that_an_ipam_plugin_leaves_behind_delays_no_del() {
             if killed {
                 let add = add.killed_once_exists(&begun);
                 assert!(add.was_killed(), "{add}");
+                std::fs::write(&end, "").unwrap();
             } else {
                 add.run().result();
             }

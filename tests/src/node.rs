@@ -162,6 +162,12 @@ impl Node {
         fs::rename(&unfinished, file).unwrap();
     }
 
+    /// Shell commands that wait until a file exists, for a minute at most.
+    pub fn until_exists(file: &Path) -> String {
+        let file = file.display();
+        format!("i=0; until [ -e {file} ] || [ $i -ge 3000 ]; do sleep 0.02; i=$((i + 1)); done")
+    }
+
     /// An `ipam` block for a script whose ADD prints `result`.
     pub fn scripted_ipam(&self, result: &Value) -> Value {
         let add = format!("[ \"$CNI_COMMAND\" = ADD ] && cat <<'END'\n{result}\nEND\nexit 0");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
 use crate::model::{alone, attachment};
+use common::lock::wait_until_awaited;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::thread;
@@ -300,14 +301,14 @@ fn a_second_call_fails_as_busy_at_the_time_limit() {
 #[test]
 fn a_call_waits_for_the_one_before_it() {
     let _alone = alone();
-    let (_dir, journal) = journal();
+    let (dir, journal) = journal();
     let mut entry = journal.open(&attachment("c1")).unwrap();
     entry.begin(intent()).unwrap();
     let waiting = thread::spawn({
         let journal = journal.clone();
         move || journal.open(&attachment("c1")).unwrap().done
     });
-    sleep(SHORT);
+    wait_until_awaited(&file(&dir));
     entry.finish().unwrap();
     drop(entry);
     assert!(waiting.join().unwrap());
@@ -332,7 +333,7 @@ fn a_file_removed_under_a_waiting_call_is_recreated() {
                 .unwrap();
         }
     });
-    sleep(SHORT);
+    wait_until_awaited(&file(&dir));
     entry.remove().unwrap();
     waiting.join().unwrap();
     assert!(fs::read_to_string(file(&dir)).unwrap().contains("ib1"));

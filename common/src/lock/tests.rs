@@ -72,11 +72,11 @@ fn a_second_holder_times_out_and_the_error_names_the_first() {
 
 #[test]
 fn a_waiting_call_gets_the_lock_when_its_holder_ends() {
-    let (_dir, first, second) = opened_twice();
+    let (dir, first, second) = opened_twice();
     flock(&first, Share::Exclusive, Duration::ZERO).unwrap();
     let waiting =
         thread::spawn(move || flock(&second, Share::Exclusive, Duration::from_secs(60)).map(|()| second));
-    thread::sleep(SHORT);
+    wait_until_awaited(&dir.path().join("lock"));
     drop(first);
     waiting.join().unwrap().unwrap();
 }

@@ -109,7 +109,8 @@ fn a_link_gets_the_secret_of_its_ipv6_addresses_back() {
     in_both_modes(|node| {
         with_functions(node, 0, || {
             let file = "/proc/sys/net/ipv6/conf/ib1/stable_secret";
-            if !Path::new(file).exists() {
+            if !Path::new("/proc/sys/net/ipv6").exists() {
+                // A kernel without IPv6 has nothing to put back.
                 return;
             }
             let secret = "fd00:0000:0000:0000:0000:0000:0000:0001\n";

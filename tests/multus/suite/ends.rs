@@ -107,14 +107,15 @@ fn an_add_that_was_killed_at_any_time_is_undone_by_del() {
     });
 }
 
-/// A slow plugin between two plugins of rdmanet. It writes a file when it starts.
+/// A slow plugin between two plugins of rdmanet. It writes a file when it starts, and ends when another file exists.
 fn slow(setup: &Setup) {
-    let begun = setup.node.path("begun");
+    let (begun, end) = (setup.node.path("begun"), setup.node.path("end"));
     setup.node.install_script(
         "slow",
         &format!(
-            "[ $CNI_COMMAND = ADD ] || exit 0; : >{}; sleep 1; echo '{{\"cniVersion\":\"1.0.0\"}}'",
-            begun.display()
+            "[ $CNI_COMMAND = ADD ] || exit 0; : >{}; {}; echo '{{\"cniVersion\":\"1.0.0\"}}'",
+            begun.display(),
+            Node::until_exists(&end)
         ),
     );
     setup.network(
@@ -132,15 +133,17 @@ fn in_the_middle(
 ) -> tests::Answer {
     std::thread::scope(|scope| {
         let adding = scope.spawn(&add);
-        let begun = setup.node.path("begun");
+        let (begun, end) = (setup.node.path("begun"), setup.node.path("end"));
         while !begun.exists() {
             assert!(!adding.is_finished(), "ADD ended before its middle");
             std::thread::sleep(Duration::from_millis(5));
         }
         assert!(sandbox.link_names().contains(&"net1".to_owned()));
         meanwhile();
+        fs::write(&end, "").unwrap();
         let answer = adding.join().unwrap();
         fs::remove_file(begun).unwrap();
+        fs::remove_file(end).unwrap();
         answer
     })
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
 use crate::model::alone;
-use std::thread::sleep;
+use common::lock::wait_until_awaited;
 use std::time::Instant;
 
 const SHORT: Duration = Duration::from_millis(40);
@@ -35,7 +35,7 @@ fn a_waiting_add_passes_as_soon_as_the_gate_opens() {
     let shut = Gate::shut(dir.path(), SHORT).unwrap();
     let path = dir.path().to_owned();
     let waiting = std::thread::spawn(move || Gate::pass(&path, 2 * HANG).map(|_| Instant::now()));
-    sleep(SHORT);
+    wait_until_awaited(dir.path());
     let opened = Instant::now();
     drop(shut);
     let passed = waiting.join().unwrap().unwrap();

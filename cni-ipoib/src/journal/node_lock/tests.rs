@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
 use crate::model::alone;
+use common::lock::wait_until_awaited;
 use std::thread;
 use std::time::Instant;
 
@@ -36,7 +37,7 @@ fn one_chooses_at_a_time() {
         let state = dir.path().to_owned();
         move || NodeLock::attempt(&state).is_some()
     });
-    thread::sleep(SHORT);
+    wait_until_awaited(&dir.path().join("attachments"));
     drop(first);
     assert!(waiting.join().unwrap());
 }

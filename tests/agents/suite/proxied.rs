@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! An HTTP proxy that the agent's environment names.
 
-use agents::{Member, Site};
+use agents::{Attachment, Member, Site};
 use apiserver::Gateway;
-use apiserver::install::until;
+use apiserver::install::{until, until_within};
+use std::time::Duration;
 
 /// Three runs of one agent: the proxy is exempt by `NO_PROXY`, refuses, and forwards.
 pub(crate) async fn the_agent_takes_its_proxy_from_the_environment(site: &Site) {
@@ -40,4 +41,28 @@ pub(crate) async fn the_agent_takes_its_proxy_from_the_environment(site: &Site) 
         "{:?}",
         gateway.asked()
     );
+}
+
+/// A firewall or a router may forget a connection: it drops the packets and reports that to neither end. The client closes a
+/// connection without an answer after 45 s (`api/src/client.rs`).
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_replaces_connections_that_have_gone_silent() {
+    let site = Site::new().await;
+    let gateway = Gateway::start().await;
+    let mut node = Member::new(&site.server, "a", &[]).await;
+    let url = gateway.url();
+    node.set_environment(&[("HTTPS_PROXY", &url), ("NO_PROXY", "localhost")]);
+    node.start();
+    site.simple("rail0", "10.1.0.0/24").await;
+    node.wait_active("rail0").await;
+    gateway.silence();
+    site.simple("rail1", "10.2.0.0/24").await;
+    // The addresses of a block need no connection.
+    node.add("rail0", &Attachment::of("one"));
+    let limit = Duration::from_secs(180);
+    until_within(limit, "the agent has a block of the later pool", async || {
+        !node.blocks("rail1", "active").is_empty()
+    })
+    .await;
+    node.add("rail1", &Attachment::of("one"));
 }

@@ -5,6 +5,7 @@
 use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 /// A running gateway. It ends when the value is dropped; its open connections continue.
@@ -22,6 +23,8 @@ struct Shared {
     refusal: Mutex<Option<&'static str>>,
     /// The credentials that each request must have (RFC 7617), such as `Basic cmFpbDpzZWNyZXQ=`.
     credentials: Mutex<Option<&'static str>>,
+    /// Changes when the open connections go silent.
+    silenced: watch::Sender<()>,
 }
 
 impl Gateway {
@@ -56,6 +59,12 @@ impl Gateway {
     /// Rejects requests without these credentials from now on, such as `Basic cmFpbDpzZWNyZXQ=`.
     pub fn require(&self, credentials: &'static str) {
         *self.shared.credentials.lock().unwrap() = Some(credentials);
+    }
+
+    /// Keeps the open connections and forwards none of their bytes from now on, as a firewall does that has forgotten them.
+    /// Forwards later connections.
+    pub fn silence(&self) {
+        self.shared.silenced.send_replace(());
     }
 }
 
@@ -105,6 +114,9 @@ async fn carry(stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
     client
         .write_all(b"HTTP/1.1 200 Connection established\r\n\r\n")
         .await?;
-    tokio::io::copy_bidirectional(&mut client, &mut server).await?;
-    Ok(())
+    let mut silenced = shared.silenced.subscribe();
+    tokio::select! {
+        copied = tokio::io::copy_bidirectional(&mut client, &mut server) => copied.map(drop),
+        _ = silenced.changed() => std::future::pending().await,
+    }
 }

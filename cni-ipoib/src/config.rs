@@ -172,7 +172,9 @@ impl Config {
     }
 
     fn validate(raw: RawConfig, call: &Call) -> Result<Self, Error> {
-        if raw.ip_masq {
+        let dialect = Dialect::of(&call.program);
+        // The other plugins ignore the key.
+        if raw.ip_masq && dialect == Dialect::Own {
             return Err(Error::Unsupported {
                 key: "ipMasq",
                 value: "true".to_owned(),
@@ -187,7 +189,6 @@ impl Config {
                 remedy: "it needs the interface, and the IPAM plugin is called before the interface exists; use rdma-ipam, host-local, static or whereabouts",
             });
         }
-        let dialect = Dialect::of(&call.program);
         let (mode, macvlan_mode) = raw.modes(dialect)?;
         let only_for = raw.only_for();
         let host_addresses = raw.host_addresses()?;

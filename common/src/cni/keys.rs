@@ -26,8 +26,9 @@ pub const CNI_KEYS: [&str; 16] = [
     "type",
 ];
 
-/// How similar a known key must be to be suggested for an unknown one, from 0 to 1.
-const LIKENESS: f64 = 0.7;
+/// How similar a known key must be to be suggested for an unknown one, from 0 to 1. Misspelt keys have at least 0.88,
+/// and keys of other plugins less than 0.85 (`link_state` beside `linkInContainer`).
+const LIKENESS: f64 = 0.85;
 
 /// Refuses the first key of `object` that is neither in `known` nor reserved (`cni.dev/…`).
 ///

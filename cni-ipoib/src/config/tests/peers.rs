@@ -70,6 +70,48 @@ fn a_configuration_of_macvlan_is_accepted_unchanged() {
     assert!(text.starts_with("mode source is not supported: "), "{text}");
 }
 
+#[test]
+fn ip_masq_is_ignored_under_the_names_of_other_plugins() {
+    for (name, key) in [
+        ("macvlan", "master"),
+        ("ipoib", "master"),
+        ("host-device", "device"),
+    ] {
+        let keys = json!({key: "ib0", "ipMasq": true});
+        assert!(Config::read(&call_with(name, keys, "")).is_ok(), "{name}");
+    }
+}
+
+/// `pkg/types/types.go` of both plugins, and docs/migrate-interfaces.md.
+#[test]
+fn keys_of_sriov_and_ib_sriov_without_a_counterpart_are_refused_by_name() {
+    for (key, value) in [
+        ("vlan", json!(100)),
+        ("vlanQoS", json!(4)),
+        ("vlanProto", json!("802.1ad")),
+        ("min_tx_rate", json!(100)),
+        ("max_tx_rate", json!(200)),
+        ("spoofchk", json!("off")),
+        ("trust", json!("on")),
+        ("link_state", json!("enable")),
+        ("logLevel", json!("debug")),
+        ("logFile", json!("/tmp/sriov.log")),
+        ("rdmaIsolation", json!(true)),
+        ("ibKubernetesEnabled", json!(true)),
+        ("vfioPciMode", json!(true)),
+    ] {
+        let (code, text) = refused(json!({"mode": "device", key: value}));
+        assert_eq!(code, 7, "{key}");
+        assert!(text.starts_with(&format!("unknown key {key} (value ")), "{text}");
+        // `rdma` is what takes the place of `rdmaIsolation`. The other keys have no counterpart.
+        let suggested = text.contains("did you mean ");
+        assert_eq!(suggested, key == "rdmaIsolation", "{text}");
+    }
+    let (code, text) = refused(json!({"mode": "device", "pkey": "0x8001"}));
+    assert_eq!(code, 7);
+    assert!(text.starts_with("pkey is for mode ipoib, "), "{text}");
+}
+
 /// `getLink` and `loadConf` of the reference plugin.
 #[test]
 fn a_configuration_of_host_device_is_accepted_unchanged() {

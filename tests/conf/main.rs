@@ -419,6 +419,24 @@ fn the_network_attachment_definition_of_the_readme_is_accepted() {
 }
 
 #[test]
+fn both_plugins_accept_every_network_of_the_page_about_other_interface_plugins() {
+    let page = "docs/migrate-interfaces.md";
+    let text = fs::read_to_string(root().join(page)).unwrap();
+    let mut seen = 0;
+    for fence in text.split("```json\n").skip(1) {
+        let (json, _) = fence.split_once("```").unwrap();
+        let network: Value = serde_json::from_str(json).unwrap_or_else(|e| panic!("{page}: {e} in {json}"));
+        read(
+            page,
+            network["name"].as_str().unwrap(),
+            network.as_object().unwrap(),
+        );
+        seen += 1;
+    }
+    assert!(seen >= 2, "{seen}");
+}
+
+#[test]
 fn the_whereabouts_example_sets_range_exclusion_datastore_and_per_node() {
     let file = root().join("conf/from-whereabouts.conflist");
     let list: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();

@@ -23,8 +23,7 @@ fn a_program_receives_its_input_and_returns_output_and_status() {
 fn a_sleep_costs_wall_time_and_no_processor_time() {
     let cost = shell("sleep 0.2", b"").cost;
     assert!(cost.wall >= Duration::from_millis(200), "{cost:?}");
-    // Under load, the start and the end of the program cost more processor time, and at least as much wall time.
-    assert!(cost.cpu + Duration::from_millis(100) < cost.wall, "{cost:?}");
+    assert!(cost.cpu < cost.wall, "{cost:?}");
 }
 
 #[test]

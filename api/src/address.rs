@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 /// An address that one attachment uses, or that is kept for a pod.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 #[kube(
     group = "rdmanet.io",
     version = "v1alpha1",
@@ -74,6 +75,11 @@ pub struct IpAddressSpec {
     /// When the attachment got the address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
+    /// The quarantine in seconds of the controller that last marked the address as orphaned. `rdmanet release` frees an address of
+    /// a gone node no sooner after the last change of the object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub quarantine_seconds: Option<i64>,
 }
 
 /// Whether an address is in use.

@@ -76,6 +76,7 @@ impl Claimant<'_> {
             pod: self.pod_ref(),
             holder: self.holder.clone(),
             since: Some(now()),
+            quarantine_seconds: None,
         };
         Ok(IpAddress::new(
             &address_name(&accepted.spec.address_space, ip),

@@ -19,6 +19,7 @@ fn address(since: Option<Time>) -> IpAddress {
         pod: None,
         holder: None,
         since,
+        quarantine_seconds: None,
     };
     IpAddress::new("default-0a000009", spec)
 }

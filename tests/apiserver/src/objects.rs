@@ -59,6 +59,7 @@ pub fn address(pool: &str, ip: IpAddr, block: &str, node: NodeRef) -> IpAddress 
         pod: None,
         holder: None,
         since: None,
+        quarantine_seconds: None,
     };
     IpAddress::new(&address_name("default", ip), spec)
 }

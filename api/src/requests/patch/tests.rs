@@ -64,11 +64,12 @@ fn a_patch_can_delete_every_optional_member_of_an_address() {
         pod: None,
         holder: None,
         since: None,
+        quarantine_seconds: None,
     };
     let mut address = IpAddress::new("default-0a000001", spec);
     address.metadata.resource_version = Some("7".to_owned());
     let patch = of(&address, &address, Part::Main).unwrap();
-    for member in ["attachment", "pod", "holder", "since"] {
+    for member in ["attachment", "pod", "holder", "since", "quarantineSeconds"] {
         assert_eq!(patch["spec"].get(member), Some(&Value::Null), "{member}");
     }
 }

@@ -119,6 +119,9 @@ impl Orphan {
             Self::Address(address) => {
                 let mut orphaned = IpAddress::clone(address);
                 orphaned.spec.state = AddressState::Orphaned;
+                // `rdmanet release` has no flags of this process.
+                let quarantine = self.quarantine(&context.config).unused;
+                orphaned.spec.quarantine_seconds = i64::try_from(quarantine.as_secs()).ok();
                 let WriteResult::Applied(after) = context.api.replace(&orphaned).await? else {
                     return Ok(WriteResult::Conflict);
                 };

@@ -178,6 +178,18 @@ pub async fn server_time(client: &Client) -> Result<Timestamp, CommandError> {
         })
 }
 
+/// The time of the last change of `object`, by the API server's clock; `None` if the object records no changes. A change that
+/// only removes members has no time.
+///
+/// Source: Kubernetes, `apimachinery/pkg/util/managedfields/internal/managedfieldsupdater.go` (`Update`).
+pub fn last_change(object: &impl Resource) -> Option<Timestamp> {
+    let writers = object.meta().managed_fields.iter().flatten();
+    writers
+        .filter_map(|writer| writer.time.as_ref())
+        .map(|time| time.0)
+        .max()
+}
+
 /// Lists all objects of `api`, page by page.
 ///
 /// # Errors

@@ -2,12 +2,13 @@
 //! `rdmanet release`: releases an address that is no longer in use, or all blocks and addresses of a gone node.
 //!
 //! Invariant: an address is freed only on evidence that its pod is gone. Either the pod does not exist and this
-//! machine finds no network namespace of it, or the whole node is gone.
+//! machine finds no network namespace of it, or the whole node is gone and the quarantine is over.
 //!
 //! Invariant: the command frees exactly the object or lease that it inspected (UID and version of the object, inode of
 //! the lease), or nothing.
 
 mod gone_node;
+mod quarantine;
 
 use crate::allocations::describe_unallocated;
 use crate::args;
@@ -71,6 +72,7 @@ async fn release_address(
     for record in &records {
         evidence.push(evidence_of_end(snapshot, record, &records, ip)?);
     }
+    quarantine::require_over(client, &[], &orphans(snapshot, &records)).await?;
     if !options.yes && !confirmed(&ip.to_string(), &evidence)? {
         return Err(CommandError(format!("{ip} was not released")));
     }
@@ -144,6 +146,27 @@ fn evidence_of_end(
     }
 }
 
+/// Whether the node of the object is gone. If the Node was registered again, the containers of the machine may still run. Its
+/// agent sees them.
+fn is_of_gone_node(snapshot: &Snapshot, object: &IpAddress) -> bool {
+    let node = &object.spec.node;
+    let has_agent = snapshot.agents.contains_key(&node.node);
+    let registered = snapshot.nodes.get(&node.node);
+    registered.is_none_or(|uid| *uid != node.node_uid && !has_agent)
+}
+
+/// The objects of gone nodes that may be in use.
+fn orphans<'r>(snapshot: &Snapshot, records: &'r [Record]) -> Vec<&'r IpAddress> {
+    let object = |record: &'r Record| match record {
+        Record::Object(object) => Some(&**object),
+        Record::Lease(..) => None,
+    };
+    let objects = records.iter().filter_map(object);
+    objects
+        .filter(|object| object.spec.state != AddressState::Kept && is_of_gone_node(snapshot, object))
+        .collect()
+}
+
 fn running_pod<'s>(snapshot: &'s Snapshot, name: &str, uid: Option<&str>) -> Option<&'s PodFacts> {
     let same = |pod: &&PodFacts| pod.name == name && uid.is_none_or(|uid| pod.uid == uid);
     snapshot.pods.iter().filter(|pod| pod.is_running).find(same)
@@ -176,10 +199,10 @@ fn evidence_of_object(
     }
     let name = pod.unwrap_or_else(|| "unknown".to_owned());
     let node = &spec.node;
-    // If the Node was registered again, the containers of the machine may still run. Its agent sees them.
-    let has_agent = snapshot.agents.contains_key(&node.node);
-    let registered = snapshot.nodes.get(&node.node);
-    if registered.is_none_or(|uid| *uid != node.node_uid && !has_agent) {
+    if is_of_gone_node(snapshot, object) {
+        if spec.state == AddressState::Bound {
+            return Err(quarantine::not_begun(snapshot, object));
+        }
         return Ok(format!(
             "it was bound to pod {name}, which does not exist, on node {}, which is gone",
             node.node

@@ -48,6 +48,20 @@ pub(crate) fn address(pool: &str, ip: &str, node: &str, pod: &str) -> Value {
     })
 }
 
+/// The same object, marked as orphaned with a quarantine of 600 s. The API server's time of that write is `changed`.
+pub(crate) fn orphaned(pool: &str, ip: &str, node: &str, pod: &str, changed: &str) -> Value {
+    let mut orphaned = address(pool, ip, node, pod);
+    orphaned["spec"]["state"] = json!("Orphaned");
+    orphaned["spec"]["quarantineSeconds"] = json!(600);
+    let write =
+        |manager: &str, time: &str| json!({ "manager": manager, "operation": "Update", "time": time });
+    orphaned["metadata"]["managedFields"] = json!([
+        write("rdmanet-controller", changed),
+        write("rdmanet-agent", "1970-01-01T00:00:00Z"),
+    ]);
+    orphaned
+}
+
 /// Pod `ml/NAME` on `node`, whose `net1` of network `ml/rail0` has `ip`.
 pub(crate) fn pod(name: &str, node: &str, ip: &str) -> PodFacts {
     let status = json!([{ "name": "ml/rail0", "interface": "net1", "ips": [ip] }]);

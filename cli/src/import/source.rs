@@ -2,9 +2,8 @@
 //! The networks, ranges and allocations of a source, in types that all sources share.
 
 use super::overlap::NamedRanges;
-use crate::cluster::full_name;
-use crate::cluster::list_if_known;
 use crate::cluster::snapshot::{config_of, definitions, ipam_of};
+use crate::cluster::{full_name, last_change, list_if_known};
 use crate::output::CommandError;
 use api::{Range, Route};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -111,11 +110,7 @@ impl Network {
     /// section.
     pub fn of(definition: DynamicObject) -> Option<Self> {
         let ipam = ipam_of(&definition)?;
-        let fields = definition.metadata.managed_fields.iter().flatten();
-        let changed = fields
-            .filter_map(|field| field.time.as_ref())
-            .map(|time| time.0)
-            .max();
+        let changed = last_change(&definition);
         Some(Self {
             name: full_name(&definition),
             ipam,

@@ -1,24 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `rdmanet release --node`: frees the blocks and addresses of a machine that is off.
 //!
-//! Invariant: a block is freed only if its Node object is gone, no pod is bound to a node of that name, and the
-//! quarantine has passed since it was orphaned. After that time the machine allocates nothing from the block if it starts
-//! again.
+//! Invariant: a block or an address is freed only if its Node object is gone, no pod is bound to a node of that name, and
+//! the [quarantine](super::quarantine) is over.
 
-use super::{check_outcome, confirmed};
-use crate::cluster::server_time;
+use super::{check_outcome, confirmed, quarantine};
 use crate::cluster::snapshot::{Block, Snapshot, bound_pod};
 use crate::output::{CommandError, Outcome, Output};
 use api::deadline::Deadline;
 use api::requests::Requests;
 use api::{AddressState, BlockState, IpAddress, IpBlock};
-use k8s_openapi::jiff::Timestamp;
 use kube::{Client, ResourceExt};
 use serde_json::json;
-use std::time::Duration;
-
-/// The quarantine if the block does not record that of its owner.
-const QUARANTINE: Duration = Duration::from_secs(600);
 
 /// The blocks and addresses of a gone node.
 struct Orphans<'s> {
@@ -63,8 +56,8 @@ impl<'s> Orphans<'s> {
 /// Frees the blocks and addresses of `node` after a confirmation. With `yes` there is no question.
 ///
 /// # Errors
-/// The node exists, pods are bound to it, the quarantine is not over, there was no confirmation, or the cluster does not
-/// respond.
+/// The node exists, pods are bound to it, an address of it is not orphaned, the quarantine is not over, there was no
+/// confirmation, or the cluster does not respond.
 pub(super) async fn release(
     client: &Client,
     snapshot: &Snapshot,
@@ -72,15 +65,9 @@ pub(super) async fn release(
     yes: bool,
 ) -> Result<Output, CommandError> {
     require_gone(snapshot, node)?;
+    require_orphaned(snapshot, node)?;
     let orphans = Orphans::of(snapshot, node);
-    if !orphans.blocks.is_empty() {
-        // The clock of this machine may be set to another time.
-        let now = server_time(client).await?;
-        orphans
-            .blocks
-            .iter()
-            .try_for_each(|block| require_quarantine(block, now))?;
-    }
+    quarantine::require_over(client, &orphans.blocks, &orphans.addresses).await?;
     let evidence = orphans.describe();
     if evidence.is_empty() {
         return Ok(Output {
@@ -123,26 +110,14 @@ fn require_gone(snapshot: &Snapshot, node: &str) -> Result<(), CommandError> {
     }
 }
 
-/// Until the quarantine is over, the machine might allocate from the block right after it starts.
-fn require_quarantine(block: &IpBlock, now: Timestamp) -> Result<(), CommandError> {
-    let seconds = block
-        .spec
-        .quarantine_seconds
-        .and_then(|seconds| u64::try_from(seconds).ok());
-    let quarantine = seconds.map_or(QUARANTINE, Duration::from_secs);
-    let since = block.spec.orphaned.as_ref().map(|orphaned| orphaned.since.0);
-    let age = since
-        .and_then(|since| Duration::try_from(now.duration_since(since)).ok())
-        .unwrap_or_default();
-    let left = quarantine.saturating_sub(age);
-    if left.is_zero() {
-        return Ok(());
-    }
-    Err(CommandError(format!(
-        "block {} is in quarantine for {} s more; run this again then",
-        block.spec.cidr,
-        left.as_secs() + 1
-    )))
+/// The quarantine of an address begins when the controller marks it as orphaned.
+fn require_orphaned(snapshot: &Snapshot, node: &str) -> Result<(), CommandError> {
+    let mut addresses = snapshot.addresses.iter().map(|(_, address)| address);
+    let bound =
+        |address: &&IpAddress| address.spec.node.node == node && address.spec.state == AddressState::Bound;
+    addresses
+        .find(bound)
+        .map_or(Ok(()), |address| Err(quarantine::not_begun(snapshot, address)))
 }
 
 async fn free(client: &Client, orphans: &Orphans<'_>) -> Result<(), CommandError> {

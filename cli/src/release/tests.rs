@@ -2,13 +2,17 @@
 //! The evidence that an address is not in use.
 
 use super::*;
-use crate::testing::{address, with};
+use crate::cluster::tests::client;
+use crate::testing::{address, orphaned, with};
 
 const IP: &str = "10.1.0.16";
 
-/// The evidence about an object of node `a`, whose pod does not exist. `change` gets the cluster.
+/// The time at which an orphan was marked.
+const MARKED: &str = "1970-01-01T00:10:00Z";
+
+/// The evidence about an orphan of node `a`, whose pod does not exist. `change` gets the cluster.
 fn evidence(change: impl FnOnce(&mut Snapshot)) -> Result<String, String> {
-    let mut snapshot = with(&[], &[address("rail0", IP, "a", "p")]);
+    let mut snapshot = with(&[], &[orphaned("rail0", IP, "a", "p", MARKED)]);
     change(&mut snapshot);
     let (ip, object) = snapshot.addresses.iter().next().unwrap();
     evidence_of_object(&snapshot, object, &[], *ip).map_err(|error| error.0)
@@ -46,4 +50,39 @@ fn an_address_of_a_node_that_is_gone_is_released() {
     };
     let evidence = evidence(gone).unwrap();
     assert!(evidence.contains("on node a, which is gone"), "{evidence}");
+}
+
+/// What `release` does about an object of node `a`, which is gone, one minute before the end of the quarantine.
+async fn released_early(object: serde_json::Value) -> String {
+    let mut snapshot = with(&[], &[object]);
+    snapshot.nodes.remove("a");
+    let data = tempfile::tempdir().unwrap();
+    let options = args::Release {
+        address: IP.parse().ok(),
+        node: None,
+        pool: None,
+        yes: true,
+        leases: args::DataDir {
+            data_dir: data.path().to_owned(),
+        },
+        access: crate::cluster::Access::default(),
+    };
+    let early = "HTTP/1.1 200 OK\r\nDate: Thu, 01 Jan 1970 00:19:00 GMT\r\nContent-Length: 0\r\n\r\n";
+    let done = release_address(&client(early), &snapshot, IP.parse().unwrap(), &options).await;
+    done.unwrap_err().to_string()
+}
+
+#[tokio::test]
+async fn an_orphaned_address_is_not_released_during_its_quarantine() {
+    let refused = released_early(orphaned("rail0", IP, "a", "p", MARKED)).await;
+    assert!(
+        refused.contains("10.1.0.16 is in quarantine for 61 s more"),
+        "{refused}"
+    );
+}
+
+#[tokio::test]
+async fn a_bound_address_of_a_gone_node_is_not_released() {
+    let refused = released_early(address("rail0", IP, "a", "p")).await;
+    assert!(refused.contains("its quarantine has not begun"), "{refused}");
 }

@@ -1,24 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //! An address is released only when it is not in use.
 
-use crate::{person, pod_with, rdmanet};
+use crate::{Run, person, pod_with, rdmanet};
 use agents::{Attachment, Member, Site};
 use api::BlockState;
 use apiserver::identity::join;
 use apiserver::install::until;
 use serde_json::json;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+const QUARANTINE: Duration = Duration::from_secs(5);
 
 async fn site() -> (Site, Member) {
-    // The agent and the controller act late, so that the command is first.
-    let flags = ["--observation-interval", "1h"];
+    // The agent acts late, so that the command is first.
+    let flags = ["--observation-interval", "1h", "--quarantine", "5s"];
     let site = Site::with(&flags).await;
     let node = Member::running(&site.server, "a", &flags).await;
     site.pool(
         "rail0",
         json!({
             "ranges": [{ "subnet": "10.1.0.0/24", "gateway": "none" }], "blockSize": { "v4": 16 },
-            "cooldownSeconds": 0, "reserved": ["10.1.0.250"],
+            "cooldownSeconds": 0, "reserved": ["10.1.0.250", "10.1.0.251"],
         }),
     )
     .await;
@@ -78,19 +81,66 @@ async fn a_lease_is_released_once_pod_and_namespace_are_gone() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn an_address_object_is_released_only_once_its_pod_and_node_are_gone() {
-    let (site, node) = site().await;
-    let file = site.server.kubeconfig();
-    let uid = site.pod("r", "a").await;
+/// A pod on `node` with an address that it names.
+async fn named(site: &Site, node: &Member, pod: &str, ip: &str) {
     let named = Attachment {
-        uid,
-        ..Attachment::of("r").asking("10.1.0.250")
+        uid: site.pod(pod, "a").await,
+        ..Attachment::of(pod).asking(ip)
     };
     until("the reserved address is given", async || {
         node.call("ADD", "rail0", &named).status.success()
     })
     .await;
+}
+
+/// The machine and its Node end. If a cluster has no Node at all, no node counts as gone.
+async fn end(site: &Site, node: &Member) {
+    join(&site.admin, "bystander").await.unwrap();
+    node.kill();
+    node.identity.leave(&site.admin).await;
+}
+
+/// Whether the command refused because the controller has not marked the address yet, or because the quarantine is not over.
+fn is_early(run: &Run) -> bool {
+    let early = [
+        "in quarantine for",
+        "its quarantine has not begun",
+        "has just been changed",
+    ];
+    run.status == 2 && early.iter().any(|text| run.err.contains(text))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_of_a_gone_node_is_released_only_after_the_quarantine() {
+    let (site, node) = site().await;
+    for (pod, ip) in [("r", "10.1.0.250"), ("s", "10.1.0.251")] {
+        named(&site, &node, pod, ip).await;
+        site.remove_pod(pod).await;
+    }
+    let operator = person(&site, "operator", Some("rdmanet-operator")).await;
+    let config = operator.path().join("config");
+    let begin = Instant::now();
+    end(&site, &node).await;
+    let is_released = |what: &[&str]| {
+        let run = rdmanet(Some(&config), &[&["release", "--yes"], what].concat());
+        // The API server's times are whole seconds.
+        let is_over = begin.elapsed() + Duration::from_secs(1) >= QUARANTINE;
+        assert!(is_early(&run) || run.status == 0 && is_over, "{run:?}");
+        run.status == 0
+    };
+    until("the quarantine is over", async || {
+        let [address, node] = [is_released(&["10.1.0.250"]), is_released(&["--node", "a"])];
+        address && node
+    })
+    .await;
+    assert_eq!(site.addresses().await.len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_object_is_released_only_once_its_pod_and_node_are_gone() {
+    let (site, node) = site().await;
+    let file = site.server.kubeconfig();
+    named(&site, &node, "r", "10.1.0.250").await;
     let ask = || rdmanet(Some(&file), &["release", "--yes", "10.1.0.250"]);
     assert!(
         ask().err.contains("bound to pod default/r, which is running"),
@@ -105,23 +155,19 @@ async fn an_address_object_is_released_only_once_its_pod_and_node_are_gone() {
         ask()
     );
     assert_eq!(site.addresses().await.len(), 1);
-    site.remove_node("a").await;
+    end(&site, &node).await;
     let reader = person(&site, "reader", Some("rdmanet-reader")).await;
-    let reader = rdmanet(
-        Some(&reader.path().join("config")),
-        &["release", "--yes", "10.1.0.250"],
-    );
+    let config = reader.path().join("config");
+    let ask = || rdmanet(Some(&config), &["release", "--yes", "10.1.0.250"]);
+    until("the quarantine is over", async || !is_early(&ask())).await;
+    let reader = ask();
     assert!(
         reader.status == 2 && reader.err.contains("(403)") && reader.err.contains("rdmanet-operator"),
         "{reader:?}"
     );
     let operator = person(&site, "operator", Some("rdmanet-operator")).await;
     let config = operator.path().join("config");
-    let mut done = rdmanet(Some(&config), &["release", "--yes", "10.1.0.250"]);
-    // The controller and other agents also see that the node is gone, and may write that while the command runs.
-    while done.err.contains("has just been changed") {
-        done = rdmanet(Some(&config), &["release", "--yes", "10.1.0.250"]);
-    }
+    let done = rdmanet(Some(&config), &["release", "--yes", "10.1.0.250"]);
     assert_eq!(done.status, 0, "{done:?}");
     assert!(done.out.contains("on node a, which is gone"), "{done:?}");
     assert_eq!(site.addresses().await.len(), 0);

@@ -1,44 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The conditions for the release of a gone node's block.
+//! The conditions for the release of what a gone node has left.
 
 use super::*;
 use crate::cluster::tests::client;
+use crate::testing::{address, orphaned, with};
 
-fn orphan(quarantine: Option<i64>) -> IpBlock {
+/// A response at 00:19:00.
+const RESPONSE: &str = "HTTP/1.1 200 OK\r\nDate: Thu, 01 Jan 1970 00:19:00 GMT\r\nContent-Length: 0\r\n\r\n";
+
+fn orphan() -> IpBlock {
     serde_json::from_value(json!({
         "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPBlock", "metadata": { "name": "default-4-0a010000-28" },
         "spec": {
-            "pool": "rail0", "cidr": "10.1.0.0/28", "epoch": 1, "state": "Orphaned", "quarantineSeconds": quarantine,
+            "pool": "rail0", "cidr": "10.1.0.0/28", "epoch": 1, "state": "Orphaned",
             "owner": { "node": "a", "nodeUID": "1" }, "orphaned": { "by": "b", "since": "1970-01-01T00:10:00Z" },
         },
     }))
     .unwrap()
 }
 
-#[test]
-fn a_block_is_released_only_after_the_quarantine_of_its_owner() {
-    let at = |seconds| Timestamp::UNIX_EPOCH + Duration::from_secs(600 + seconds);
-    for (quarantine, seconds) in [(None, 600_u64), (Some(120), 120), (Some(3600), 3600)] {
-        let block = orphan(quarantine);
-        let early = require_quarantine(&block, at(seconds - 10)).unwrap_err();
-        assert!(
-            early.to_string().contains("in quarantine for 11 s more"),
-            "{early}"
-        );
-        assert!(require_quarantine(&block, at(seconds)).is_ok());
-    }
-    let backwards = require_quarantine(&orphan(Some(120)), Timestamp::UNIX_EPOCH);
-    assert!(backwards.is_err(), "by a clock that is behind");
+/// The error of a release of node `a`, which is gone.
+async fn refusal(mut snapshot: Snapshot) -> String {
+    snapshot.nodes.remove("a");
+    release(&client(RESPONSE), &snapshot, "a", true)
+        .await
+        .unwrap_err()
+        .to_string()
 }
 
 /// The controller wrote the time at which the block was orphaned. A clock that is set to local time may be hours ahead.
 #[tokio::test]
 async fn the_quarantine_is_measured_by_the_clock_of_the_api_server() {
-    let early = "HTTP/1.1 200 OK\r\nDate: Thu, 01 Jan 1970 00:19:00 GMT\r\nContent-Length: 0\r\n\r\n";
-    let snapshot = Snapshot::of(vec![], vec![orphan(None)], vec![]);
-    let refused = release(&client(early), &snapshot, "a", true).await.unwrap_err();
+    let refused = refusal(Snapshot::of(vec![], vec![orphan()], vec![])).await;
+    assert!(refused.contains("in quarantine for 61 s more"), "{refused}");
+}
+
+/// In a pool without blocks, no block of the node is in quarantine.
+#[tokio::test]
+async fn an_address_of_a_gone_node_is_not_released_during_its_quarantine() {
+    let object = orphaned("rail0", "10.1.0.80", "a", "p", "1970-01-01T00:10:00Z");
+    let refused = refusal(with(&[], &[object])).await;
     assert!(
-        refused.to_string().contains("in quarantine for 61 s more"),
+        refused.contains("10.1.0.80 is in quarantine for 61 s more"),
+        "{refused}"
+    );
+}
+
+/// The controller has not seen yet that the node is gone.
+#[tokio::test]
+async fn a_gone_node_with_a_bound_address_is_not_released() {
+    let refused = refusal(with(&[], &[address("rail0", "10.1.0.80", "a", "p")])).await;
+    assert!(
+        refused.contains("10.1.0.80 (IPAddress default-10.1.0.80) is Bound to pod ml/p on node a"),
         "{refused}"
     );
 }

@@ -5,10 +5,11 @@ use super::planned::{Kind, Planned};
 use super::{AddContext, Refused};
 use crate::attach::Failed;
 use crate::config::{Config, Master, ResolvedMaster};
+use crate::device::restore::find;
 use crate::device::{Facts, NewGuid, Plan, function, hardware_in_pods, moved, snapshot};
 use crate::error::Error;
 use crate::host::{Host, observe, side_of};
-use crate::intent::{Grant, Intent};
+use crate::intent::{Grant, Hardware, Intent};
 use crate::journal::{Attachments, Entry, Written, loads};
 use crate::kernel::{Kernel, Side};
 use crate::rdma;
@@ -25,6 +26,9 @@ use std::time::{Duration, Instant};
 const RENAME_TIMEOUT: Duration = Duration::from_secs(2);
 
 const POLL: Duration = Duration::from_millis(20);
+
+/// How often a link that is renamed meanwhile is planned. udev renames a new link once; a network manager may rename it too.
+const PLANS: usize = 5;
 
 /// Reads the node, chooses the link if the configuration leaves a choice, and plans. Changes nothing.
 ///
@@ -158,10 +162,33 @@ fn renew(context: &mut AddContext<'_>, plan: &Plan, new: &NewGuid) -> Result<Pla
     if let Some(grant) = &plan.interface.rdma {
         await_name(context.kernel, &grant.device.name)?;
     }
-    let others = others(context)?;
-    let again = plan_for(context, &others, &ResolvedMaster::Named(link.name))?;
+    let again = plan_present_link(context, &plan.snapshot.hardware, link.name)?;
     let snapshot = plan.snapshot.clone();
     Ok(Plan { snapshot, ..again })
+}
+
+/// Plans the move of the link with this hardware, which had the name `name`. Plans again if udev has renamed the link
+/// meanwhile: sysfs and `/proc` show the facts by the name of the link.
+fn plan_present_link(
+    context: &mut AddContext<'_>,
+    hardware: &Hardware,
+    mut name: String,
+) -> Result<Plan, Error> {
+    let others = others(context)?;
+    if let Some(link) = find(context.kernel, Side::Host, hardware)? {
+        name = link.name;
+    }
+    for _ in 1..PLANS {
+        let planned = plan_for(context, &others, &ResolvedMaster::Named(name.clone()));
+        match find(context.kernel, Side::Host, hardware)? {
+            Some(link) if link.name != name => {
+                tracing::debug!(was = name, is = link.name, "the link was renamed meanwhile");
+                name = link.name;
+            }
+            _ => return planned,
+        }
+    }
+    plan_for(context, &others, &ResolvedMaster::Named(name))
 }
 
 /// Waits until the host has an RDMA device with the name that the function's device had before its driver was bound again.

@@ -7,7 +7,7 @@ use common::rdma::Guid;
 use nix::errno::Errno;
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A virtual function with one `IPoIB` link and one RDMA device.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +30,23 @@ pub(crate) struct Virtual {
     pub(crate) stubborn: bool,
     /// The directory of its RDMA device.
     pub(crate) sysfs: PathBuf,
+    /// How many requests after a bind udev names the link and the RDMA device as they were before. Until then they have
+    /// the kernel's names. Without a value, both return under their names.
+    pub(crate) udev: Option<(usize, usize)>,
+}
+
+/// The name that the kernel gives to an RDMA device before udev renames it.
+const KERNELS_NAME: &str = "mlx5_9";
+
+/// A link or RDMA device of the host that udev is about to rename.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Rename {
+    /// The number of requests until then.
+    requests: usize,
+    /// The directory of its class in sysfs.
+    class: PathBuf,
+    from: String,
+    to: String,
 }
 
 impl State {
@@ -44,6 +61,9 @@ impl State {
         let Some(at) = self.functions.iter().position(|of| of.device == device) else {
             return errno(Errno::ENODEV);
         };
+        for Rename { class, from, to, .. } in std::mem::take(&mut self.renames) {
+            self.rename(&class, &from, &to);
+        }
         let rdma = self.functions[at].rdma;
         let seen = self.rdma.devices.iter().position(|(_, of)| of.index == rdma);
         let mut unbound = None;
@@ -93,10 +113,66 @@ impl State {
         }
         rdma.index = function.rdma;
         let guid = link.address.port_guid().unwrap();
+        let was = [link.name.clone(), rdma.name.clone()];
+        let (udev, sysfs) = (function.udev, function.sysfs.clone());
         self.rdma.devices.push((Side::Host, rdma));
         self.host.push(link);
         self.remake_ipoib(guid, Side::Host);
+        if let Some(requests) = udev {
+            self.rename_later(requests, was, guid, &sysfs);
+        }
         Ok(true)
+    }
+
+    /// The link with this GUID and its RDMA device get the kernel's names now, and the names `was` later.
+    fn rename_later(&mut self, requests: (usize, usize), was: [String; 2], guid: Guid, sysfs: &Path) {
+        let [link, device] = was;
+        let on_port = |link: &&Link| link.address.port_guid() == Some(guid);
+        let made = self.host.iter().find(on_port).unwrap().name.clone();
+        let devices = sysfs.parent().unwrap().to_owned();
+        let links = devices.with_file_name("net");
+        self.rename(&devices, &device, KERNELS_NAME);
+        // The kernel has given the link its name; sysfs follows.
+        self.rename(&links, &link, &made);
+        let later = |requests, class, from: &str, to| Rename {
+            requests,
+            class,
+            from: from.to_owned(),
+            to,
+        };
+        self.renames.push(later(requests.0, links, &made, link));
+        self.renames
+            .push(later(requests.1, devices, KERNELS_NAME, device));
+    }
+
+    /// Counts one request, and renames what is due.
+    pub(super) fn let_udev_rename(&mut self) {
+        for rename in &mut self.renames {
+            rename.requests = rename.requests.saturating_sub(1);
+        }
+        let (due, later) = self.renames.drain(..).partition(|rename| rename.requests == 0);
+        self.renames = later;
+        let due: Vec<Rename> = due;
+        for Rename { class, from, to, .. } in due {
+            self.rename(&class, &from, &to);
+        }
+    }
+
+    /// Renames a link or an RDMA device of the host, and its directory in sysfs.
+    fn rename(&mut self, class: &Path, from: &str, to: &str) {
+        let links = self.host.iter_mut().map(|link| &mut link.name);
+        let on_host = self
+            .rdma
+            .devices
+            .iter_mut()
+            .filter(|(side, _)| *side == Side::Host);
+        let devices = on_host.map(|(_, device)| &mut device.name);
+        for name in links.chain(devices).filter(|name| **name == from) {
+            to.clone_into(name);
+        }
+        if class.join(from).exists() {
+            fs::rename(class.join(from), class.join(to)).unwrap();
+        }
     }
 }
 

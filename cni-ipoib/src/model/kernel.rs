@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::device::LostState;
-use super::function::Virtual;
+use super::function::{Rename, Virtual};
 use super::rdma::Subsystem;
 use crate::kernel::{Kernel, Side};
 use common::lock::{Share, flock};
@@ -39,6 +39,7 @@ pub(crate) struct State {
     pub(crate) rdma: Subsystem,
     pub(crate) left: LostState,
     pub(crate) functions: Vec<Virtual>,
+    pub(crate) renames: Vec<Rename>,
     /// The kernel was started with `ipv6.disable=1`, or lacks the module.
     pub(crate) without_ipv6: bool,
 }
@@ -183,6 +184,7 @@ impl ModelKernel {
             Fault::None | Fault::AnswerLost(_) => false,
         };
         model.log.push(text);
+        model.state.let_udev_rename();
         if refused {
             return errno(Errno::EIO);
         }

@@ -80,6 +80,7 @@ pub(crate) fn rig_with(way: (NetnsMode, bool), guid: u64) -> Fixture {
         unbound: None,
         stubborn: false,
         sysfs: fixture.node.path().join("class/infiniband/mlx5_2"),
+        udev: None,
     });
     drop(model);
     fixture
@@ -136,6 +137,42 @@ fn a_virtual_function_gets_its_guid_until_del() {
         }
         fixture.del("c1").unwrap();
         assert_clean(&fixture, &before, OWN, &format!("{way:?}"));
+    }
+}
+
+/// The fixture's node, on which udev renames the link and the RDMA device of the function so many requests after a bind.
+fn renamed_by_udev(way: (NetnsMode, bool), requests: (usize, usize)) -> Fixture {
+    let fixture = rig_with(way, OWN);
+    let links = fixture.node.path().join("class/net");
+    fs::rename(links.join("ib2"), links.join("ibs3v1")).unwrap();
+    {
+        let mut model = fixture.kernel.set();
+        model.state.host.last_mut().unwrap().name = "ibs3v1".to_owned();
+        model.state.functions[0].udev = Some(requests);
+    }
+    fixture
+}
+
+#[test]
+fn a_function_that_udev_renames_after_the_bind_gets_its_guid() {
+    for way in WAYS {
+        // In one mode from a rename before the link is found to one after the plan.
+        let last = if way == WAYS[1] { 28 } else { 3 };
+        for number in 1..=last {
+            let fixture = renamed_by_udev(way, (number, number.min(4)));
+            let keys = json!({"mode": "device", "master": "ibs3v1", "guid": Guid(ASKED).to_string()});
+            let case = format!("{way:?}, the link is renamed by request {number}");
+            fixture.add_with("c1", &keys).expect(&case);
+            let state = fixture.kernel.state();
+            let [link] = state.pod.as_slice() else {
+                panic!("{case}: {:?}", state.pod)
+            };
+            assert_eq!((guid_of(link), link.name.as_str()), (ASKED, "net1"), "{case}");
+            if way.0 == NetnsMode::Exclusive {
+                assert_eq!(state.rdma.names(Side::Pod), ["mlx5_2"], "{case}");
+            }
+            fixture.del("c1").expect(&case);
+        }
     }
 }
 

@@ -19,6 +19,7 @@ pub mod record;
 pub(crate) mod repair;
 pub mod resolve;
 pub mod transfer;
+pub mod users;
 
 pub(crate) use check::compare;
 pub use facts::Facts;

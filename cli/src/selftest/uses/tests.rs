@@ -176,18 +176,3 @@ fn the_queue_pairs_of_a_device_that_the_kernel_does_not_have_are_unknown() {
     assert_eq!(pairs.use_of("no_such_device", 1), None);
     assert!(pairs.unknown("no_such_device").is_some(), "{pairs:?}");
 }
-
-#[test]
-fn a_program_is_named_with_its_process_by_any_of_its_threads() {
-    let process = std::process::id();
-    let name = fs::read_to_string(format!("/proc/{process}/comm")).unwrap();
-    let named = std::thread::spawn(|| {
-        let path = fs::read_link("/proc/thread-self").unwrap();
-        let thread = path.file_name().unwrap().to_str().unwrap().parse().unwrap();
-        (thread, queue_pairs::program(thread))
-    });
-    let (thread, program) = named.join().unwrap();
-    assert_ne!(thread, process);
-    assert_eq!(program, Some(format!("{} (process {process})", name.trim_end())));
-    assert_eq!(queue_pairs::program(u32::MAX), None);
-}

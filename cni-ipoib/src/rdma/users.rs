@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The programs and kernel modules that use an RDMA device by a queue pair. They need no address and no link.
+//!
+//! Invariant: the queue pairs that every idle device has do not count as uses.
+
+use common::netlink::{Creator, QueuePair};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+
+/// The kernel modules with queue pairs on an idle device: management, `IPoIB` and the drivers. An `IPoIB` link that carries
+/// traffic has an address or is in a pod.
+const IDLE: [&str; 4] = ["ib_core", "ib_ipoib", "mlx4_ib", "mlx5_ib"];
+
+/// A program or kernel module that created a queue pair.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum User {
+    /// A kernel module, by its name.
+    Module(String),
+    /// A program, as text.
+    Program(String),
+}
+
+impl User {
+    /// The user that created `pair`; `None` if idle devices have such a queue pair. `programs` has the result of
+    /// [`programs`].
+    pub fn of(pair: &QueuePair, programs: &BTreeMap<u32, String>) -> Option<Self> {
+        let thread = match &pair.creator {
+            Creator::Module(name) if IDLE.contains(&name.as_str()) => return None,
+            Creator::Module(name) => return Some(Self::Module(name.clone())),
+            Creator::Program(thread) => thread,
+        };
+        Some(Self::Program(match thread {
+            Some(thread) => match programs.get(thread) {
+                Some(program) => format!("the program {program}"),
+                None => format!("thread {thread}"),
+            },
+            None => "a program that the kernel does not name".to_owned(),
+        }))
+    }
+
+    /// How the use ends.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Self::Module(_) => "end its connections first",
+            Self::Program(_) => "end it first",
+        }
+    }
+}
+
+impl fmt::Display for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Module(name) => write!(f, "the kernel module {name}"),
+            Self::Program(text) => f.write_str(text),
+        }
+    }
+}
+
+/// The names and processes of the programs that created `pairs`, by their threads. A thread that has ended has none.
+pub fn programs<'p>(pairs: impl Iterator<Item = &'p QueuePair>) -> BTreeMap<u32, String> {
+    let threads = pairs.filter_map(|pair| match pair.creator {
+        Creator::Program(thread) => thread,
+        Creator::Module(_) => None,
+    });
+    threads
+        .filter_map(|thread| Some((thread, program(thread)?)))
+        .collect()
+}
+
+/// The name and the process of the program that has this thread, as text; `None` if the thread has ended.
+fn program(thread: u32) -> Option<String> {
+    let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    let mut lines = status.lines();
+    let process = lines.find_map(|line| line.strip_prefix("Tgid:"))?.trim();
+    let name = fs::read_to_string(format!("/proc/{process}/comm")).ok()?;
+    Some(format!("{} (process {process})", name.trim_end()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -9,8 +9,9 @@ use cni_ipoib::journal::{Intent, Journal};
 use cni_ipoib::kernel::{Kernel, Namespaces, Side};
 use cni_ipoib::rdma::{find, observe, transfer};
 use common::cni::Attachment;
-use common::netlink::{Rdma, Socket};
+use common::netlink::{Creator, Rdma, Socket};
 use common::rdma::Sysfs;
+use std::process::{Child, Command, Stdio};
 use tests::{Conf, Node, Pod, json, traces::assert_same};
 
 /// The names of the RDMA devices that are visible in the pod.
@@ -182,6 +183,62 @@ fn gc_returns_the_rdma_device_of_a_running_and_of_a_dead_pod() {
             );
             assert!(node.traces(&[]).attachments.is_empty());
         }
+    });
+}
+
+/// Starts a program on the node that has a queue pair on `device`, and waits for a client.
+fn program_on(node: &Node, device: &str) -> Child {
+    let program = Command::new("ibv_rc_pingpong")
+        .args(["-d", device])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    soon("the program waits for a client", || {
+        !node.exec("ss", "-Hltn sport = :18515").stdout.is_empty()
+    });
+    program
+}
+
+/// Whether the node's device `name` has a queue pair of `program`. A move of the device would end the queue pair.
+fn has_queue_pair(name: &str, program: &Child) -> bool {
+    let mut socket = Socket::<Rdma>::open().unwrap();
+    let devices = socket.devices().unwrap();
+    let Some(device) = devices.iter().find(|device| device.name == name) else {
+        return false;
+    };
+    let pairs = socket.queue_pairs(device.index).unwrap();
+    let creator = Creator::Program(Some(program.id()));
+    pairs.iter().any(|pair| pair.creator == creator)
+}
+
+#[test]
+fn a_device_that_a_program_of_the_host_uses_stays_until_it_ends() {
+    run_exclusive(|node| {
+        let conf = network(node, &json!({"master": "ib1", "mode": "device"}));
+        let pod = node.pod();
+        let before = node.traces(&[&pod]);
+        let mut program = program_on(node, "softib1");
+        let refused = pod.add(&conf, "net1");
+        let goes_on = has_queue_pair("softib1", &program);
+        let traces = node.traces(&[&pod]);
+        // A program that uses the device keeps the next test from loading the module again.
+        program.kill().unwrap();
+        program.wait().unwrap();
+        let user = format!("the program ibv_rc_pingpong (process {})", program.id());
+        refused.refused(
+            7,
+            &[
+                "RDMA device softib1 is not moved into the pod",
+                &user,
+                "end it first",
+            ],
+        );
+        assert!(goes_on, "the program lost its queue pair");
+        assert_same(&before, &traces, "after the refusal");
+        pod.attach(&conf, "net1");
+        assert_eq!(devices_of(&pod), ["softib1"]);
+        pod.detach(&conf, "net1");
+        assert_eq!(devices_of_node(), ["softib0", "softib1", "softib2"]);
     });
 }
 

@@ -8,7 +8,7 @@ use cni_ipoib::kernel::{
 use cni_ipoib::{CniIpoib, OpenKernel, config::Paths};
 use common::netlink::{
     Added, Address, Carried, Error, FunctionState, IpoibMode, Link, LinkChange, NetnsMode, NewLink,
-    RdmaDevice, RdmaPort, RouteEntry, Rule, Saved,
+    QueuePair, RdmaDevice, RdmaPort, RouteEntry, Rule, Saved,
 };
 use common::probe::Claim;
 use common::rdma::Guid;
@@ -210,6 +210,11 @@ impl RdmaSubsystem for Faulty<'_> {
     fn rdma_ports(&mut self, side: Side, device: u32) -> Result<Vec<RdmaPort>, Error> {
         self.faults.netlink()?;
         self.kernel.rdma_ports(side, device)
+    }
+
+    /// Not counted: without the list, the caller warns and continues.
+    fn rdma_queue_pairs(&mut self, device: u32) -> Result<Vec<QueuePair>, Error> {
+        self.kernel.rdma_queue_pairs(device)
     }
 
     fn move_rdma_device(&mut self, index: u32, from: Side) -> Result<(), Error> {

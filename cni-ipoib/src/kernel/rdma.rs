@@ -5,7 +5,7 @@
 //! which a node without RDMA does not need.
 
 use super::{Namespaces, Side};
-use common::netlink::{Error, NetnsMode, Rdma, RdmaDevice, RdmaPort, Socket};
+use common::netlink::{Error, NetnsMode, QueuePair, Rdma, RdmaDevice, RdmaPort, Socket};
 use common::netns::Netns;
 use common::rdma::Sysfs;
 use nix::errno::Errno;
@@ -19,6 +19,8 @@ pub trait RdmaSubsystem {
     fn rdma_devices(&mut self, side: Side) -> Result<Vec<RdmaDevice>, Error>;
     /// The ports of a device that the namespace sees.
     fn rdma_ports(&mut self, side: Side, device: u32) -> Result<Vec<RdmaPort>, Error>;
+    /// The queue pairs of a device on the host: those of programs in all namespaces, and those of kernel modules.
+    fn rdma_queue_pairs(&mut self, device: u32) -> Result<Vec<QueuePair>, Error>;
     /// Moves a device from `from` to the other namespace.
     fn move_rdma_device(&mut self, index: u32, from: Side) -> Result<(), Error>;
     /// The file in `/dev/infiniband` of the device `name`, in whatever namespace the device is.
@@ -78,6 +80,10 @@ impl RdmaSubsystem for Namespaces<'_> {
 
     fn rdma_ports(&mut self, side: Side, device: u32) -> Result<Vec<RdmaPort>, Error> {
         self.rdma(side)?.ports(device)
+    }
+
+    fn rdma_queue_pairs(&mut self, device: u32) -> Result<Vec<QueuePair>, Error> {
+        self.rdma(Side::Host)?.queue_pairs(device)
     }
 
     fn move_rdma_device(&mut self, index: u32, from: Side) -> Result<(), Error> {

@@ -2,7 +2,7 @@
 use super::kernel::{ModelKernel, State, errno};
 use crate::intent::{Grant, Identity, Sharing};
 use crate::kernel::{RdmaSubsystem, Side};
-use common::netlink::{Error, NetnsMode, RdmaDevice, RdmaPort};
+use common::netlink::{Creator, Error, NetnsMode, QueuePair, RdmaDevice, RdmaPort};
 use common::rdma::{Guid, PortState};
 use nix::errno::Errno;
 
@@ -14,6 +14,8 @@ pub(crate) struct Subsystem {
     pub(crate) devices: Vec<(Side, RdmaDevice)>,
     /// Ports by the index of their device.
     pub(crate) ports: Vec<RdmaPort>,
+    /// Queue pairs by the index of their device.
+    pub(crate) queue_pairs: Vec<(u32, QueuePair)>,
     /// The driver cannot disassociate a device from its users (no `disassociate_ucontext`), like rxe.
     pub(crate) clings: bool,
 }
@@ -24,6 +26,7 @@ impl Default for Subsystem {
             mode: NetnsMode::Shared,
             devices: Vec::new(),
             ports: Vec::new(),
+            queue_pairs: Vec::new(),
             clings: false,
         }
     }
@@ -54,6 +57,12 @@ impl Subsystem {
             subnet_prefix: None,
             netdev: netdev.map(|(index, name)| (index, name.to_owned())),
         });
+    }
+
+    /// `creator` uses the device of an index by a queue pair.
+    pub(crate) fn used(&mut self, index: u32, creator: Creator) {
+        let port = Some(1);
+        self.queue_pairs.push((index, QueuePair { port, creator }));
     }
 
     /// The names of the devices in a namespace.
@@ -118,6 +127,25 @@ impl RdmaSubsystem for ModelKernel {
                 Ok(ports.cloned().collect())
             },
         )
+    }
+
+    fn rdma_queue_pairs(&mut self, device: u32) -> Result<Vec<QueuePair>, Error> {
+        self.ask(format!("list the queue pairs of RDMA device {device}"), |model| {
+            let rdma = &mut model.state.rdma;
+            if rdma.at(Side::Host, device).is_none() {
+                return errno(Errno::EINVAL);
+            }
+            // An idle device has those of the kernel's own modules.
+            let idle = ["ib_core", "ib_ipoib", "mlx5_ib"].map(|name| QueuePair {
+                port: Some(1),
+                creator: Creator::Module(name.to_owned()),
+            });
+            let own = rdma.queue_pairs.iter().filter(|(of, _)| *of == device);
+            Ok(idle
+                .into_iter()
+                .chain(own.map(|(_, pair)| pair.clone()))
+                .collect())
+        })
     }
 
     fn move_rdma_device(&mut self, index: u32, from: Side) -> Result<(), Error> {

@@ -3,11 +3,13 @@
 
 use super::facts;
 use super::find::Found;
+use super::users::{User, programs};
 use crate::error::{Error, RdmaError};
 use crate::intent::{Grant, Identity};
 use crate::journal::{Taken, Written, takers};
 use crate::kernel::{Kernel, Side, links};
 use common::cni::Attachment;
+use common::cni::error::causes;
 use common::netlink::Link;
 use common::rdma::{Device, PortState, Sysfs};
 use std::fmt;
@@ -24,6 +26,9 @@ pub struct Surroundings {
     pub neighbours: Vec<String>,
     /// The living attachments into whose pods a device moved.
     pub holders: Vec<Holder>,
+    /// A program or kernel module, other than a service, that uses the device by a queue pair; `None` too if the list of queue pairs cannot be
+    /// read. No pod has the device, so the user is on the host.
+    pub user: Option<User>,
     /// Whether the last active port may leave: the host needs none.
     pub spare: bool,
 }
@@ -60,9 +65,30 @@ impl Surroundings {
             neighbours: links.iter().filter(on_it).map(|link| link.name.clone()).collect(),
             links,
             holders: takers.iter().filter_map(holder).collect(),
+            user: user(kernel, found),
             spare: false,
         })
     }
+}
+
+/// A program or kernel module with a queue pair of the device. A driver that cannot describe one queue pair makes the kernel
+/// refuse the list. Then the device may move as before: a refusal would keep it from every pod.
+fn user(kernel: &mut dyn Kernel, found: &Found<'_>) -> Option<User> {
+    let pairs = match kernel.rdma_queue_pairs(found.seen.index?) {
+        Ok(pairs) => pairs,
+        Err(error) => {
+            let (device, error) = (&found.seen.device.name, causes(&error));
+            tracing::warn!(
+                device,
+                error,
+                "list of the queue pairs of an RDMA device failed; a program or kernel module of the host that uses the device is not noticed, and loses it by the move"
+            );
+            return None;
+        }
+    };
+    let programs = programs(pairs.iter());
+    let users = pairs.iter().filter_map(|pair| User::of(pair, &programs));
+    users.into_iter().find(|user| !user.is_service())
 }
 
 /// The attachments of every network that have a moved RDMA device and whose namespace exists.
@@ -102,8 +128,11 @@ impl fmt::Display for Holder {
     }
 }
 
-/// Fails if the device must stay on the host: it is a bond's, another pod's, has another port, or, unless
-/// `around.spare`, is the last one that carries traffic.
+/// Fails if the device must stay on the host: it is a bond's, another pod's, has another port, the host uses it by a queue
+/// pair, or, unless `around.spare`, it is the last one that carries traffic.
+///
+/// The move removes the device from every kernel module and disassociates every program from it (`rdma_dev_change_netns` and
+/// `disable_device` of `drivers/infiniband/core/device.c`). The node would lose a disk over SRP, for example.
 ///
 /// # Errors
 /// [`RdmaError::Kept`] with the reason and the remedy, [`RdmaError::Held`] by another pod.
@@ -134,6 +163,25 @@ pub fn require_movable(found: &Found<'_>, around: &Surroundings) -> Result<(), R
             "use a device with one port, or an RDMA subsystem in shared mode",
         );
     }
+    if let Some(user) = &around.user {
+        return kept(
+            format!("{user} has a queue pair on it, and would lose it"),
+            user.remedy(),
+        );
+    }
+    if !around.spare && is_last_active(found, around) {
+        let reason = format!("it has the last active {} port of this node", found.port.layer);
+        return kept(
+            reason,
+            "leave one to the host, or use an RDMA subsystem in shared mode",
+        );
+    }
+    Ok(())
+}
+
+/// Whether the device carries traffic, and no other device that stays on the host does on this link layer.
+fn is_last_active(found: &Found<'_>, around: &Surroundings) -> bool {
+    let device = &found.seen.device;
     let layer = found.port.layer;
     let carries = |device: &Device| {
         device
@@ -147,14 +195,7 @@ pub fn require_movable(found: &Found<'_>, around: &Surroundings) -> Result<(), R
         .devices
         .iter()
         .filter(|other| other.name != device.name && !leaves(other));
-    if !around.spare && carries(device) && !others.into_iter().any(carries) {
-        let reason = format!("it has the last active {layer} port of this node");
-        return kept(
-            reason,
-            "leave one to the host, or use an RDMA subsystem in shared mode",
-        );
-    }
-    Ok(())
+    carries(device) && !others.into_iter().any(carries)
 }
 
 /// The numbers of the other ports of the device. A device moves with all of its ports, and with the `IPoIB` links

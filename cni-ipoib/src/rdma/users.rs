@@ -12,6 +12,9 @@ use std::fs;
 /// traffic has an address or is in a pod.
 const IDLE: [&str; 4] = ["ib_core", "ib_ipoib", "mlx4_ib", "mlx5_ib"];
 
+/// Programs of the host that serve every port and lose only this port by a move. Packages start them on every node.
+const SERVICES: [&str; 2] = ["ibacm", "srp_daemon"];
+
 /// A program or kernel module that created a queue pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum User {
@@ -37,6 +40,12 @@ impl User {
             },
             None => "a program that the kernel does not name".to_owned(),
         }))
+    }
+
+    /// Whether the node loses nothing if the device leaves this user: a service that only looks up addresses or targets.
+    pub fn is_service(&self) -> bool {
+        let is_called = |text: &str, name: &&str| text.starts_with(&format!("the program {name} ("));
+        matches!(self, Self::Program(text) if SERVICES.iter().any(|name| is_called(text, name)))
     }
 
     /// How the use ends.

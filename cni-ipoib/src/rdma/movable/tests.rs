@@ -2,9 +2,9 @@
 use super::*;
 use crate::intent::{Identity, Sharing};
 use crate::journal::{Intent, Journal, written};
-use crate::model::{ModelKernel, Node, Pod, attachment, bond, ethernet, of_kind};
+use crate::model::{Fault, ModelKernel, Node, Pod, attachment, bond, ethernet, of_kind, warnings_of};
 use crate::rdma::{find, observe};
-use common::netlink::NetnsMode;
+use common::netlink::{Creator, NetnsMode};
 
 /// `mlx5_1` with `eth1` and `mlx5_2` with `eth2`, in exclusive mode; `mlx5_0` with `ib0`.
 struct Bench {
@@ -160,6 +160,55 @@ fn a_device_with_another_port_stays() {
         );
         assert_eq!(bench.judge("eth2"), Ok(()));
     }
+}
+
+#[test]
+fn a_device_that_the_host_uses_by_a_queue_pair_stays() {
+    let process = std::process::id();
+    let name = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap();
+    let program = format!("the program {} (process {process})", name.trim_end());
+    for (creator, user, remedy) in [
+        (
+            Creator::Module("ib_srp".to_owned()),
+            "the kernel module ib_srp",
+            "end its connections first",
+        ),
+        // Linux 6.1 lists this module for NFS and NVMe over RDMA.
+        (
+            Creator::Module("rdma_cm".to_owned()),
+            "the kernel module rdma_cm",
+            "end its connections first",
+        ),
+        (Creator::Program(Some(process)), &program, "end it first"),
+        (
+            Creator::Program(None),
+            "a program that the kernel does not name",
+            "end it first",
+        ),
+    ] {
+        let bench = Bench::new();
+        bench.kernel.set().state.rdma.used(1, creator);
+        let want = format!("{user} has a queue pair on it, and would lose it; {remedy}");
+        assert_eq!(bench.judge("eth1"), kept("mlx5_1", &want));
+        assert_eq!(bench.judge("eth2"), Ok(()), "{user} does not use it");
+    }
+}
+
+#[test]
+fn a_device_whose_queue_pairs_are_not_listed_may_leave_with_a_warning() {
+    let bench = Bench::new();
+    bench.kernel.fail(Fault::Every("list the queue pairs"));
+    let (judged, warnings) = warnings_of(|| bench.judge("eth1"));
+    assert_eq!(judged, Ok(()));
+    let [warning] = warnings.as_slice() else {
+        panic!("{warnings:?}")
+    };
+    assert!(
+        warning.contains("list of the queue pairs of an RDMA device failed")
+            && warning.contains("mlx5_1")
+            && warning.contains("EIO"),
+        "{warning}"
+    );
 }
 
 /// The intent of an ADD that gives `mlx5_1` to `pod`.

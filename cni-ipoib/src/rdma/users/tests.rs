@@ -47,6 +47,14 @@ fn the_queue_pairs_of_an_idle_device_are_no_use() {
 }
 
 #[test]
+fn a_service_that_only_looks_up_addresses_or_targets_keeps_no_device() {
+    let of = |text: &str| User::Program(text.to_owned()).is_service();
+    assert!(of("the program ibacm (process 12)") && of("the program srp_daemon (process 12)"));
+    assert!(!of("the program ibacm_tool (process 12)") && !of("thread 12"));
+    assert!(!User::Module("ib_srp".to_owned()).is_service());
+}
+
+#[test]
 fn a_program_is_named_with_its_process_by_any_of_its_threads() {
     let process = std::process::id();
     let name = fs::read_to_string(format!("/proc/{process}/comm")).unwrap();

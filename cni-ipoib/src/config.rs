@@ -197,8 +197,12 @@ impl Config {
         }
         let pkey = raw.pkey()?;
         let bond = value::parse("bond", raw.bond.as_deref())?.unwrap_or_default();
+        let needs = Needs {
+            unused: macvlan_mode == MacvlanMode::Passthru,
+            ..master::needs(mode, &only_for, pkey, bond)
+        };
         Ok(Self {
-            master: raw.parent(dialect, master::needs(mode, &only_for, pkey, bond))?,
+            master: raw.parent(dialect, needs)?,
             mode,
             pkey,
             ipoib_mode: value::parse("ipoibMode", raw.ipoib_mode.as_deref())?,

@@ -153,6 +153,18 @@ pub enum Error {
         /// The remedy.
         remedy: String,
     },
+    /// The parent has a use or another child beside which it cannot have this child.
+    #[error("{master} cannot have {child}: {reason}; {remedy}")]
+    Occupied {
+        /// The parent.
+        master: String,
+        /// The requested child, e.g. `a macvlan child`.
+        child: &'static str,
+        /// The use, or the other child.
+        reason: String,
+        /// The remedy.
+        remedy: &'static str,
+    },
     /// The parent carries no traffic.
     #[error("{master} {reason}")]
     MasterDown {
@@ -365,6 +377,7 @@ impl Error {
             | Self::NoDefaultRoute
             | Self::WrongLinkLayer { .. }
             | Self::WrongKind { .. }
+            | Self::Occupied { .. }
             | Self::PkeyAbsent { .. }
             | Self::MtuTooLarge { .. }
             | Self::MtuNotApplied { .. }

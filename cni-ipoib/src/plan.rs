@@ -101,6 +101,20 @@ impl Plan {
     }
 }
 
+impl Child {
+    /// Whether it takes the frames of its parent, a link of the host.
+    pub(crate) fn takes_frames_of_host(&self) -> bool {
+        let is_passthru = matches!(
+            self.kind,
+            NewLinkKind::Macvlan {
+                mode: MacvlanMode::Passthru,
+                ..
+            }
+        );
+        is_passthru && self.side == Side::Host
+    }
+}
+
 /// Plans the child for `config` on `host`.
 ///
 /// # Errors

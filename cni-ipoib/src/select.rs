@@ -6,6 +6,7 @@
 
 mod candidates;
 mod resolve;
+mod used;
 mod view;
 
 pub use crate::config::{Needs, Preference, Preferences, Selector};
@@ -13,6 +14,7 @@ pub use crate::error::PassedOver;
 pub use crate::journal::Load;
 pub use candidates::{Loads, candidates, survey};
 pub(crate) use resolve::{resolve, resolve_for_add};
+pub(crate) use used::require_unused;
 pub use view::View;
 
 use crate::config::preferences::{layer, prefix};

@@ -10,7 +10,7 @@ use crate::kernel::Kernel;
 use crate::node::Node;
 use crate::plan::{self, rdma_interface};
 use crate::rdma::{Sources, require_likely};
-use crate::select::resolve;
+use crate::select::{require_unused, resolve};
 use common::cni::dispatch::Call;
 use common::cni::{self, Code, Delegate};
 use common::rdma::Sysfs;
@@ -61,6 +61,9 @@ fn judge_child(node: &Node, config: &Config) -> Result<(), Error> {
     let sysfs = node.sysfs();
     let host = host(&mut *kernel, &sysfs, config)?;
     let child = plan::child(config, &host)?;
+    if child.takes_frames_of_host() {
+        require_unused(&mut *kernel, &host.master)?;
+    }
     let from = &mut Sources {
         kernel: &mut *kernel,
         sysfs: &sysfs,

@@ -2,6 +2,7 @@
 //! The keys of a macvlan child and their effect on the link in the pod.
 
 use common::netlink::{LinkInfo, MacvlanMode};
+use std::net::UdpSocket;
 use tests::{Node, json};
 
 #[test]
@@ -44,6 +45,49 @@ fn passthru_reserves_the_parent_for_one_child() {
                 "net1",
             )
             .refused(7, &["mac is 02:00:00:00:00:05", "passthru", "remove mac"]);
+    });
+}
+
+#[test]
+fn a_passthru_child_never_takes_an_address_of_the_node() {
+    Node::run(|node| {
+        let (far, pod) = (node.pod(), node.pod());
+        node.ip(&format!("link set eth0-far netns {}", far.netns.display()));
+        far.ip("link set eth0-far up");
+        far.ip("addr add 192.0.2.2/24 dev eth0-far");
+        node.ip("addr add 192.0.2.1/24 dev eth0");
+        node.socket()
+            .wait_for_carrier(node.link("eth0").index, std::time::Duration::from_secs(10))
+            .unwrap();
+        let receiver = receiver("192.0.2.1");
+        let reaches = || {
+            far.open().run(|| send("192.0.2.1")).unwrap();
+            receives(&receiver)
+        };
+        assert!(reaches(), "the node does not have its own address");
+        let before = node.traces(&[&pod]);
+        let conf = node.conf(json!({"macvlanMode": "passthru", "ipam": node.rdma_ipam("10.7.0.0/24")}));
+        pod.add(&conf, "net1")
+            .refused(7, &["eth0", "mode passthru", "192.0.2.1", "name another master"]);
+        node.status(&conf).refused(50, &["eth0", "192.0.2.1"]);
+        tests::traces::assert_same(&before, &node.traces(&[&pod]), "after a refused ADD");
+        assert!(reaches(), "the node has lost its address");
+    });
+}
+
+#[test]
+fn installed_as_macvlan_passthru_never_takes_the_default_route() {
+    Node::run(|node| {
+        node.install_as("macvlan");
+        node.ip("addr add 192.0.2.1/24 dev eth0");
+        node.ip("route add default via 192.0.2.2");
+        let conf = node
+            .conf(json!({"type": "macvlan", "mode": "passthru"}))
+            .without("master");
+        let pod = node.pod();
+        pod.add(&conf, "net1")
+            .refused(7, &["eth0", "mode passthru", "the node's default route"]);
+        assert!(pod.links().is_empty());
     });
 }
 
@@ -256,13 +300,27 @@ fn children_of_one_parent_reach_each_other() {
 
 /// Whether a datagram from the calling thread's namespace reaches `address` in `pod`. It needs no ping(8).
 fn udp_reaches(pod: &tests::Pod<'_>, address: &str) -> bool {
-    let bind = || std::net::UdpSocket::bind((address, 7)).unwrap();
-    let receiver = pod.open().run(bind).unwrap();
+    let receiver = pod.open().run(|| receiver(address)).unwrap();
+    send(address);
+    receives(&receiver)
+}
+
+/// A socket of the calling thread's namespace that receives datagrams to `address`.
+fn receiver(address: &str) -> UdpSocket {
+    let receiver = UdpSocket::bind((address, 7)).unwrap();
     receiver
         .set_read_timeout(Some(std::time::Duration::from_secs(5)))
         .unwrap();
-    let sender = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+    receiver
+}
+
+/// Sends a datagram from the calling thread's namespace to `address`.
+fn send(address: &str) {
+    let sender = UdpSocket::bind("0.0.0.0:0").unwrap();
     sender.send_to(b"here", (address, 7)).unwrap();
+}
+
+fn receives(receiver: &UdpSocket) -> bool {
     let mut buffer = [0; 8];
     receiver
         .recv(&mut buffer)

@@ -11,7 +11,7 @@ use crate::journal::{Written, loads, on_parent};
 use crate::kernel::{Kernel, Side};
 use crate::plan::{self, Plan, rdma_interface};
 use crate::rdma::{Sources, grant_for};
-use crate::select::resolve_for_add;
+use crate::select::{require_unused, resolve_for_add};
 use std::path::Path;
 
 /// Reads the node and plans. Changes nothing. `owners` are the attachments with a whole link.
@@ -31,6 +31,9 @@ pub(super) fn plan(context: &mut AddContext<'_>, owners: &Owners) -> Result<Plan
     let host = observe(context.kernel, &sysfs, side_of(config), &resolved.master)?;
     require_roots_free(&host, owners)?;
     let child = plan::child(config, &host)?;
+    if child.takes_frames_of_host() {
+        require_unused(context.kernel, &host.master)?;
+    }
     require_ipvlan_mode(config, state, &host.master.name)?;
     let from = &mut Sources {
         kernel: &mut *context.kernel,

@@ -4,11 +4,12 @@ mod fuzz;
 mod ipv6;
 mod ipvlan;
 mod moved;
+mod passthru;
 mod repair;
 mod taken;
 
 use crate::mark::Mark;
-use crate::model::{Fault, Fixture, Ipam, Pod, State, attachment, ipoib};
+use crate::model::{Fault, Fixture, Ipam, Pod, State, attachment, ethernet, ipoib, of_kind};
 use common::cni::{Code, UNFINISHED};
 use common::netlink::AddrGenMode;
 use serde_json::json;

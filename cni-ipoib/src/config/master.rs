@@ -62,6 +62,7 @@ pub(super) fn needs(
         }),
         pkey,
         no_bond: bond == BondUse::Refuse,
+        unused: false,
     }
 }
 

@@ -56,6 +56,8 @@ pub struct Needs {
     pub pkey: Option<Pkey>,
     /// Whether a bond is excluded.
     pub no_bond: bool,
+    /// Whether a link is excluded on which the node's own network depends, because the child takes its frames.
+    pub unused: bool,
 }
 
 impl fmt::Display for Preference {

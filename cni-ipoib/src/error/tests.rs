@@ -76,10 +76,11 @@ fn number(error: &Error) -> usize {
         Error::Probe { .. } => 33,
         Error::NoConnectedMode { .. } => 34,
         Error::IdWithoutDevice { .. } => 35,
+        Error::Occupied { .. } => 36,
     }
 }
 
-const VARIANTS: usize = 36;
+const VARIANTS: usize = 37;
 
 /// Every variant with its code, its message, and its details.
 fn table() -> Vec<(Error, u32, &'static str, &'static str)> {
@@ -245,6 +246,17 @@ fn of_the_node() -> Vec<(Error, u32, &'static str, &'static str)> {
             },
             7,
             "ib0 is a port of br0: it carries no macvlan child; name br0",
+            "",
+        ),
+        (
+            Error::Occupied {
+                master: master(),
+                child: "a macvlan child in mode passthru",
+                reason: "it carries the node's default route".to_owned(),
+                remedy: "name another master",
+            },
+            7,
+            "ib0 cannot have a macvlan child in mode passthru: it carries the node's default route; name another master",
             "",
         ),
         (

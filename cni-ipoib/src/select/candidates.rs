@@ -5,6 +5,7 @@
 //! links are not requested again, and `P_Key` tables are read only if the configuration selects by a
 //! partition.
 
+use super::used::{NodeUse, node_use};
 use super::view::{OfHost, View};
 use super::{Aside, Candidate, Preference, Preferences, RdmaPort};
 use crate::error::{Error, Step};
@@ -12,7 +13,7 @@ use crate::journal::Load;
 use crate::kernel::Kernel;
 use crate::mark;
 use crate::rdma::facts;
-use common::netlink::{Link, LinkLayer, TABLE_MAIN};
+use common::netlink::{Link, LinkLayer};
 use common::rdma::{Device, Port, PortState, Sysfs};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -148,6 +149,9 @@ impl<'a> Survey<'a> {
                 "is a bond, and bond is \"refuse\"".to_owned(),
             )));
         }
+        if let Some(why) = self.is_used(view, link)? {
+            return Ok(Some(Aside::Always(why)));
+        }
         if let Some(upper) = link.master {
             let in_vrf = self.links.iter().any(|link| link.index == upper && link.is_vrf());
             let why = format!("is a port of {}", self.name_of(upper));
@@ -171,57 +175,29 @@ impl<'a> Survey<'a> {
         self.carries(view, link).map(|what| what.map(Aside::Unasked))
     }
 
-    /// The part of the node's own network that uses `link`, directly or through a VLAN on it.
+    /// The part of the node's own network that uses `link`, directly or through a VLAN on it. An address counts only on
+    /// a bond: a port for pods often has one.
     fn carries(&self, view: &mut dyn View, link: &Link) -> Result<Option<String>, Error> {
-        for over in self.over(link) {
-            let via = if over.index == link.index {
-                String::new()
-            } else {
-                format!(" through {}", over.name)
+        let used = node_use(view, self.links, link, link.is_bond())?;
+        Ok(used.map(|used| {
+            let what = match used {
+                NodeUse::DefaultRoute { .. } => "carries",
+                NodeUse::Address { .. } => "is a bond that carries",
             };
-            let routes = view
-                .routes(over.index)
-                .step(|| format!("list the routes of {}", over.name))?;
-            let is_default = |table: Option<u32>| table.is_none_or(|table| table == TABLE_MAIN);
-            if routes.iter().any(|r| r.dst.prefix() == 0 && is_default(r.table)) {
-                return Ok(Some(format!(
-                    "carries the node's default route{via}; name it if pods may share it"
-                )));
-            }
-            if !link.is_bond() {
-                continue;
-            }
-            let addresses = view
-                .addresses(over.index)
-                .step(|| format!("list the addresses of {}", over.name))?;
-            if let Some(global) = addresses.iter().find(|address| address.scope == 0) {
-                let address = global.address.ip();
-                return Ok(Some(format!(
-                    "is a bond that carries the node's address {address}{via}; name it if pods may share it"
-                )));
-            }
-        }
-        Ok(None)
+            format!("{what} {used}; name it if pods may share it")
+        }))
     }
 
-    /// `link` and every link above it.
-    fn over<'l>(&self, link: &'l Link) -> Vec<&'l Link>
-    where
-        'a: 'l,
-    {
-        let mut stack = vec![link];
-        let mut seen = 0;
-        while let Some(below) = stack.get(seen).map(|link| link.index) {
-            let on_it = self.links.iter().filter(|link| {
-                link.parent == Some(below) && link.parent_netnsid.is_none() && !mark::is_ours(link)
-            });
-            let new: Vec<&Link> = on_it
-                .filter(|link| stack.iter().all(|known| known.index != link.index))
-                .collect();
-            stack.extend(new);
-            seen += 1;
+    /// Why `link` cannot be the parent of a child that takes the frames of its parent; see
+    /// [`require_unused`](super::require_unused).
+    fn is_used(&self, view: &mut dyn View, link: &Link) -> Result<Option<String>, Error> {
+        if !self.preferences.needs.unused || link.layer != LinkLayer::Ethernet {
+            return Ok(None);
         }
-        stack
+        let used = node_use(view, self.links, link, true)?;
+        Ok(used.map(|used| {
+            format!("carries {used}, and a child in mode passthru takes the frames of its parent")
+        }))
     }
 
     fn name_of(&self, index: u32) -> String {

@@ -120,6 +120,15 @@ fn the_requirements_of_the_mode_apply_to_every_choice() {
     };
     assert_eq!(needs(json!({"bond": "refuse"})), no_bond);
     assert_eq!(needs(json!({"bond": "active"})), Needs::default());
+    let unused = Needs {
+        unused: true,
+        ..layer(LinkLayer::Ethernet)
+    };
+    assert_eq!(needs(json!({"macvlanMode": "passthru"})), unused);
+    assert_eq!(
+        needs(json!({"macvlanMode": "private"})),
+        layer(LinkLayer::Ethernet)
+    );
 }
 
 #[test]

@@ -185,6 +185,32 @@ fn a_node_address_withholds_only_a_bond() {
 }
 
 #[test]
+fn a_used_link_is_never_the_parent_of_a_passthru_child() {
+    let mut all = links();
+    all.push(child_of(6, of_kind("vlan", ethernet(8, "roce0.5"))));
+    for (index, via) in [(6, ""), (8, " through roce0.5")] {
+        for (routes, what) in [
+            (vec![default_route(index)], "default route"),
+            (Vec::new(), "address 10.1.0.1"),
+        ] {
+            let mut kernel = ModelKernel::new(all.clone());
+            kernel.set().state.host_addresses = vec![(index, "10.1.0.1/24".parse().unwrap())];
+            kernel.set().state.host_routes = routes;
+            for master in [json!({}), json!(["eth0", "roce0"])] {
+                let keys = json!({"master": master, "macvlanMode": "passthru"});
+                let preferences = preferences_of(keys);
+                let found = candidates(&mut kernel, &node().sysfs(), &preferences, &Loads::new()).unwrap();
+                let expected = format!(
+                    "carries the node's {what}{via}, and a child in mode passthru takes the frames of its parent"
+                );
+                assert_eq!(found[2].aside, Some(Aside::Always(expected)));
+                assert_eq!((&found[0].aside, &found[1].aside), (&None, &None));
+            }
+        }
+    }
+}
+
+#[test]
 fn a_candidate_without_traffic_has_a_reason() {
     type Change = fn(&mut Link);
     let cases: [(usize, Change, &str); 3] = [

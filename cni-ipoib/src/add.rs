@@ -5,6 +5,7 @@ mod child;
 mod device;
 mod planned;
 mod repair;
+mod siblings;
 
 use crate::attach::{AttachContext, Attached, Failed, attach};
 use crate::config::{Config, Identity, Master, Mode};

@@ -152,12 +152,6 @@ pub struct Config {
 }
 
 impl Config {
-    /// The mode of the ipvlan child of a host's link, if it is to be one.
-    pub(crate) fn ipvlan_of_host(&self) -> Option<IpvlanMode> {
-        let asked = self.mode == Some(Mode::Ipvlan) && !self.link_in_container;
-        asked.then_some(self.ipvlan_mode)
-    }
-
     /// Reads the configuration of `call`.
     ///
     /// # Errors

@@ -49,6 +49,9 @@ pub struct Intent {
     /// The ipvlan mode of a child of a host's link, with the name of `ip link`. An earlier version did not record it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ipvlan: Option<String>,
+    /// The same for a macvlan child.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub macvlan: Option<String>,
     /// The links that were created, by properties that the pod cannot change. Written before the links get an
     /// address.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

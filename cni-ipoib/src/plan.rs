@@ -17,7 +17,9 @@ use crate::kernel::Side;
 use crate::mark::Mark;
 use crate::rdma::Interface;
 use common::cni::IfName;
-use common::netlink::{AddrGenMode, HwAddress, IpoibMode, LinkInfo, LinkLayer, MacvlanMode, NewLinkKind};
+use common::netlink::{
+    AddrGenMode, HwAddress, IpoibMode, Link, LinkInfo, LinkLayer, MacvlanMode, NewLinkKind,
+};
 use common::rdma::{PciAddress, Pkey, PortState};
 use std::time::Duration;
 
@@ -120,10 +122,7 @@ impl Child {
 /// # Errors
 /// The parent does not support the requested child, or carries no traffic now.
 pub fn child(config: &Config, host: &Host) -> Result<Child, Error> {
-    let mode = config.mode.unwrap_or(match host.master.layer {
-        LinkLayer::Infiniband => Mode::Ipoib,
-        _ => Mode::Macvlan,
-    });
+    let mode = mode_on(config, &host.master);
     require_link_layer(mode, host)?;
     require_fitting_keys(&config.only_for, mode)?;
     let Some(bond) = &host.bond else {
@@ -133,6 +132,27 @@ pub fn child(config: &Config, host: &Host) -> Result<Child, Error> {
     match mode {
         Mode::Ipoib => bond::child(config, host, bond),
         _ => of_link(mode, config, host),
+    }
+}
+
+/// The kind of interface that `config` makes on `master`.
+pub(crate) fn mode_on(config: &Config, master: &Link) -> Mode {
+    config.mode.unwrap_or(match master.layer {
+        LinkLayer::Infiniband => Mode::Ipoib,
+        _ => Mode::Macvlan,
+    })
+}
+
+/// The child that `config` makes on an Ethernet link.
+pub(crate) fn ethernet_kind(mode: Mode, config: &Config) -> NewLinkKind<'static> {
+    match mode {
+        Mode::Ipvlan => NewLinkKind::Ipvlan {
+            mode: config.ipvlan_mode,
+        },
+        _ => NewLinkKind::Macvlan {
+            mode: config.macvlan_mode,
+            bc_queue_len: config.bc_queue_len,
+        },
     }
 }
 
@@ -305,15 +325,7 @@ fn ethernet(mode: Mode, config: &Config, host: &Host) -> Result<NewLinkKind<'sta
             format!("name {}", upper.name),
         );
     }
-    Ok(match mode {
-        Mode::Ipvlan => NewLinkKind::Ipvlan {
-            mode: config.ipvlan_mode,
-        },
-        _ => NewLinkKind::Macvlan {
-            mode: config.macvlan_mode,
-            bc_queue_len: config.bc_queue_len,
-        },
-    })
+    Ok(ethernet_kind(mode, config))
 }
 
 /// Fails if the parent carries no traffic. An `IPoIB` parent may lack carrier only because *its* partition

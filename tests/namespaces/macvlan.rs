@@ -36,9 +36,12 @@ fn passthru_reserves_the_parent_for_one_child() {
         );
         assert_eq!(link.address, node.link("eth0").address);
         let second = node.pod();
-        second
-            .add(&conf, "net1")
-            .refused(100, &["create net1 on eth0", "EINVAL"]);
+        for mode in ["passthru", "bridge"] {
+            let conf = node.conf(json!({"macvlanMode": mode}));
+            second
+                .add(&conf, "net1")
+                .refused(7, &["eth0 cannot have a macvlan child", "passthru", "pod-1"]);
+        }
         second
             .add(
                 &node.conf(json!({"macvlanMode": "passthru", "mac": "02:00:00:00:00:05"})),

@@ -97,7 +97,7 @@ fn a_hardware_address_for_an_ipvlan_child_is_refused() {
 }
 
 #[test]
-fn macvlan_and_ipvlan_on_one_parent_are_refused_by_the_kernel_without_a_trace() {
+fn macvlan_and_ipvlan_on_one_parent_are_refused_without_a_trace() {
     Node::run(|node| {
         let (first, second) = (node.pod(), node.pod());
         first.attach(&node.conf(json!({"mode": "ipvlan"})), "net1");
@@ -105,11 +105,11 @@ fn macvlan_and_ipvlan_on_one_parent_are_refused_by_the_kernel_without_a_trace() 
         let conf = node.conf(json!({"mode": "macvlan", "ipam": node.rdma_ipam("10.7.0.0/24")}));
         second
             .add(&conf, "net1")
-            .refused(100, &["create net1 on eth0", "EBUSY"]);
+            .refused(7, &["eth0 cannot have a macvlan child", "ipvlan", "pod-1"]);
         assert_same(
             &before,
             &node.traces(&[&first, &second]),
-            "after the kernel's refusal",
+            "after the refusal",
         );
     });
 }

@@ -2,16 +2,18 @@
 //! Plans a child of the master, or a bond of children.
 
 use super::AddContext;
-use super::planned::{Kind, Planned};
-use crate::config::Config;
+use super::planned::{self, Planned};
+use super::siblings::{Kind, require_fitting};
+use crate::config::{Config, Mode};
 use crate::device::repair::Owners;
 use crate::error::{Error, Step};
 use crate::host::{Host, observe, side_of};
-use crate::journal::{Written, loads, on_parent};
+use crate::journal::loads;
 use crate::kernel::{Kernel, Side};
 use crate::plan::{self, Plan, rdma_interface};
 use crate::rdma::{Sources, grant_for};
 use crate::select::{require_unused, resolve_for_add};
+use common::netlink::LinkLayer;
 use std::path::Path;
 
 /// Reads the node and plans. Changes nothing. `owners` are the attachments with a whole link.
@@ -23,7 +25,7 @@ pub(super) fn plan(context: &mut AddContext<'_>, owners: &Owners) -> Result<Plan
     let sysfs = context.node.sysfs();
     let require = |kernel: &mut dyn Kernel, name: &str| {
         require_free(kernel, name, owners)?;
-        require_ipvlan_mode(config, state, name)
+        require_fitting_on(kernel, config, state, name)
     };
     let container = &context.attachment.container_id;
     let loads = || loads(state, Some(container));
@@ -34,7 +36,9 @@ pub(super) fn plan(context: &mut AddContext<'_>, owners: &Owners) -> Result<Plan
     if child.takes_frames_of_host() {
         require_unused(context.kernel, &host.master)?;
     }
-    require_ipvlan_mode(config, state, &host.master.name)?;
+    if let Some(new) = Kind::of_new(child.kind).filter(|_| child.side == Side::Host) {
+        require_fitting(state, &host.master, new)?;
+    }
     let from = &mut Sources {
         kernel: &mut *context.kernel,
         sysfs: &sysfs,
@@ -45,7 +49,7 @@ pub(super) fn plan(context: &mut AddContext<'_>, owners: &Owners) -> Result<Plan
     Ok(Planned {
         master: host.master,
         why: resolved.why,
-        kind: Kind::Child(Box::new(Plan { child, interface })),
+        kind: planned::Kind::Child(Box::new(Plan { child, interface })),
     })
 }
 
@@ -70,31 +74,22 @@ fn require_roots_free(host: &Host, owners: &Owners) -> Result<(), Error> {
     roots.try_for_each(|root| owners.require_free(root))
 }
 
-/// Fails if a living pod has an ipvlan child of `master`, a link of the host, in another mode than `config` asks for. A
-/// new child sets the mode of its parent and of each other child (`ipvlan_link_new` of
-/// `drivers/net/ipvlan/ipvlan_main.c`).
-///
-/// Invariant: the living children of a parent have one mode, so the first one decides.
-fn require_ipvlan_mode(config: &Config, state: &Path, master: &str) -> Result<(), Error> {
-    let Some(asked) = config.ipvlan_of_host().map(|mode| mode.to_string()) else {
+/// Fails if the link `name` of the host has children that do not fit the child for `config`.
+fn require_fitting_on(
+    kernel: &mut dyn Kernel,
+    config: &Config,
+    state: &Path,
+    name: &str,
+) -> Result<(), Error> {
+    if side_of(config) == Side::Pod || config.mode == Some(Mode::Ipoib) {
+        return Ok(());
+    }
+    let link = kernel.link(Side::Host, name).step(|| format!("look up {name}"))?;
+    let Some(link) = link.filter(|link| link.layer == LinkLayer::Ethernet) else {
         return Ok(());
     };
-    for of in on_parent(state, master)?.filter(Written::lives) {
-        match &of.intent.ipvlan {
-            Some(mode) if *mode == asked => break,
-            Some(mode) => return Err(other_ipvlan_mode(asked, mode, master, &of)),
-            None => {}
-        }
-    }
-    Ok(())
-}
-
-fn other_ipvlan_mode(asked: String, mode: &str, master: &str, of: &Written) -> Error {
-    Error::BadValue {
-        key: "ipvlanMode",
-        value: asked,
-        want: format!(
-            "{mode}, the mode of the ipvlan children of {master} (such as that of {of}), because the kernel has one mode for all ipvlan children of a link; or name another master"
-        ),
+    match Kind::of_new(plan::ethernet_kind(plan::mode_on(config, &link), config)) {
+        Some(new) => require_fitting(state, &link, new),
+        None => Ok(()),
     }
 }

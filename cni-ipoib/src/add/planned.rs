@@ -5,9 +5,10 @@ use super::AddContext;
 use crate::attach::Attachable;
 use crate::device_info::Hardware;
 use crate::intent::Intent;
+use crate::kernel::Side;
 use crate::{device, plan};
 use common::collector::PodId;
-use common::netlink::Link;
+use common::netlink::{Link, NewLinkKind};
 use common::rdma::PciAddress;
 use std::path::PathBuf;
 
@@ -61,8 +62,17 @@ impl Planned {
         }
     }
 
+    /// The child of a link of the host, if it is one.
+    fn kind_on_host(&self) -> Option<NewLinkKind<'static>> {
+        match &self.kind {
+            Kind::Child(plan) if plan.child.side == Side::Host => Some(plan.child.kind),
+            _ => None,
+        }
+    }
+
     /// The intent that the journal gets before the first effect.
     pub(super) fn intent(&self, context: &AddContext<'_>, device_info: Option<PathBuf>) -> Intent {
+        let kind = self.kind_on_host();
         Intent {
             netns: context.path.to_owned(),
             netns_id: context.netns.id(),
@@ -76,7 +86,14 @@ impl Planned {
                 Kind::Child(_) => None,
                 Kind::Device(plan) => Some(plan.snapshot.clone()),
             },
-            ipvlan: context.config.ipvlan_of_host().map(|mode| mode.to_string()),
+            ipvlan: match kind {
+                Some(NewLinkKind::Ipvlan { mode }) => Some(mode.to_string()),
+                _ => None,
+            },
+            macvlan: match kind {
+                Some(NewLinkKind::Macvlan { mode, .. }) => Some(mode.to_string()),
+                _ => None,
+            },
             made: Vec::new(),
         }
     }

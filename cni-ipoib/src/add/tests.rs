@@ -6,6 +6,7 @@ mod ipvlan;
 mod moved;
 mod passthru;
 mod repair;
+mod siblings;
 mod taken;
 
 use crate::mark::Mark;

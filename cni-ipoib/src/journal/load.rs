@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The number of attachments on each parent: an empty file for each attachment, beside the journal.
 //!
-//! An ADD that chooses a parent counts these files. It reads no file of another attachment, of which a node
-//! may have thousands.
+//! An ADD that chooses a parent counts these files. For the count it reads no file of another attachment, of
+//! which a node may have thousands.
 //!
 //! Invariant: a file here exists only while the attachment's file does, since it is created later and removed
 //! earlier. So a kill leaves no extra file.

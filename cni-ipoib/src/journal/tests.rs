@@ -43,6 +43,7 @@ pub(super) fn intent() -> Intent {
         rdma: None,
         device: None,
         ipvlan: None,
+        macvlan: None,
         made: Vec::new(),
     }
 }

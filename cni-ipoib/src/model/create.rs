@@ -4,7 +4,7 @@
 use super::kernel::{Model, State, errno};
 use super::start::link;
 use crate::kernel::Side;
-use common::netlink::{Error, HwAddress, IpoibMode, Link, LinkInfo, NewLink, NewLinkKind};
+use common::netlink::{Error, HwAddress, IpoibMode, Link, LinkInfo, MacvlanMode, NewLink, NewLinkKind};
 use common::rdma::Pkey;
 use nix::errno::Errno;
 
@@ -18,6 +18,34 @@ impl State {
         for link in all.filter(|link| link.kind == made.kind && link.parent == made.parent) {
             link.info = made.info.clone();
         }
+    }
+
+    /// A link has one receive handler, of macvlan (`macvlan_port_create`) or of ipvlan (`ipvlan_port_create`). A macvlan
+    /// child in mode passthru is the only one of its parent (`macvlan_common_newlink`).
+    fn require_fitting(&self, side: Side, made: &Link) -> Result<(), Error> {
+        let is_passthru = |link: &Link| {
+            let mode = MacvlanMode::Passthru;
+            link.info == LinkInfo::Macvlan { mode }
+        };
+        let of_parent = |of: Side| {
+            let is_child = move |link: &&Link| {
+                let parent_is_there = link.parent_netnsid.is_none() == (of == side);
+                link.parent == made.parent && parent_is_there
+            };
+            self.on(of).iter().filter(is_child)
+        };
+        for other in of_parent(Side::Host).chain(of_parent(Side::Pod)) {
+            match (made.kind.as_deref(), other.kind.as_deref()) {
+                (Some("macvlan"), Some("ipvlan")) | (Some("ipvlan"), Some("macvlan")) => {
+                    return errno(Errno::EBUSY);
+                }
+                (Some("macvlan"), Some("macvlan")) if is_passthru(made) || is_passthru(other) => {
+                    return errno(Errno::EINVAL);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 }
 
@@ -71,6 +99,7 @@ impl Model {
             made.name = name.to_owned();
             (made.up, made.carrier) = (true, true);
         }
+        self.state.require_fitting(side, &made)?;
         self.state.set_ipvlan_mode(&made);
         self.state.on_mut(target).push(made);
         if target == Side::Host {

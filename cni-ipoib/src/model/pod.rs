@@ -40,6 +40,7 @@ impl Pod {
             rdma: None,
             device: None,
             ipvlan: None,
+            macvlan: None,
             made: Vec::new(),
         }
     }

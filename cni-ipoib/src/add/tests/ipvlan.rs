@@ -3,7 +3,6 @@
 
 use super::*;
 use crate::device::fixture::{WAYS, fixture};
-use crate::journal::tests::reads_of;
 use common::netlink::{IpvlanMode, LinkInfo};
 use serde_json::Value;
 
@@ -55,21 +54,6 @@ fn ipvlan_children_of_other_links_and_of_dead_pods_may_have_another_mode() {
             mode: IpvlanMode::L3s
         }
     );
-}
-
-#[test]
-fn an_ipvlan_add_reads_one_file_of_many_attachments_on_its_parent() {
-    let fixture = with_l2();
-    let intent = fixture.entry("c1").intent.clone().unwrap();
-    for number in 0..40 {
-        let mut entry = fixture.entry(&format!("d{number}"));
-        entry.begin(intent.clone()).unwrap();
-        entry.finish().unwrap();
-    }
-    let reads = |keys: Value| reads_of(|| fixture.add_with("c2", &keys)).1;
-    let macvlan = reads(json!({"master": "ens1", "mode": "macvlan"}));
-    fixture.del("c2").unwrap();
-    assert_eq!(reads(ipvlan("l2")) - macvlan, 1);
 }
 
 #[test]

@@ -106,11 +106,27 @@ fn macvlan_and_ipvlan_on_one_parent_are_refused_without_a_trace() {
         second
             .add(&conf, "net1")
             .refused(7, &["eth0 cannot have a macvlan child", "ipvlan", "pod-1"]);
-        assert_same(
-            &before,
-            &node.traces(&[&first, &second]),
-            "after the refusal",
-        );
+        assert_same(&before, &node.traces(&[&first, &second]), "after the refusal");
+    });
+}
+
+#[test]
+fn an_ipvlan_add_never_changes_the_mode_of_an_ipvlan_link_of_the_node() {
+    Node::run(|node| {
+        node.ip("link add link eth0 name own0 type ipvlan mode l2");
+        node.ip("link set own0 up");
+        let pod = node.pod();
+        for master in ["eth0", "own0"] {
+            let keys = |mode: &str| json!({"mode": "ipvlan", "ipvlanMode": mode, "master": master});
+            pod.add(&node.conf(keys("l3")), "net1")
+                .refused(7, &["l3", "l2", "own0 of this node"]);
+            let shown = node.ip("-d link show own0");
+            assert!(shown.contains("mode l2"), "{shown}");
+            let conf = node.conf(keys("l2"));
+            pod.attach(&conf, "net1");
+            assert_eq!(pod.link("net1").parent, Some(node.link("eth0").index));
+            pod.detach(&conf, "net1");
+        }
     });
 }
 

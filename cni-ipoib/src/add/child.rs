@@ -3,8 +3,7 @@
 
 use super::AddContext;
 use super::planned::{self, Planned};
-use super::siblings::{Kind, require_fitting};
-use crate::config::{Config, Mode};
+use super::siblings::{Kind, Siblings};
 use crate::device::repair::Owners;
 use crate::error::{Error, Step};
 use crate::host::{Host, observe, side_of};
@@ -13,8 +12,6 @@ use crate::kernel::{Kernel, Side};
 use crate::plan::{self, Plan, rdma_interface};
 use crate::rdma::{Sources, grant_for};
 use crate::select::{require_unused, resolve_for_add};
-use common::netlink::LinkLayer;
-use std::path::Path;
 
 /// Reads the node and plans. Changes nothing. `owners` are the attachments with a whole link.
 ///
@@ -23,9 +20,10 @@ use std::path::Path;
 pub(super) fn plan(context: &mut AddContext<'_>, owners: &Owners) -> Result<Planned, Error> {
     let (config, state) = (context.config, context.node.state());
     let sysfs = context.node.sysfs();
+    let siblings = Siblings::new(state);
     let require = |kernel: &mut dyn Kernel, name: &str| {
         require_free(kernel, name, owners)?;
-        require_fitting_on(kernel, config, state, name)
+        siblings.require_fitting_on(kernel, config, name)
     };
     let container = &context.attachment.container_id;
     let loads = || loads(state, Some(container));
@@ -37,7 +35,7 @@ pub(super) fn plan(context: &mut AddContext<'_>, owners: &Owners) -> Result<Plan
         require_unused(context.kernel, &host.master)?;
     }
     if let Some(new) = Kind::of_new(child.kind).filter(|_| child.side == Side::Host) {
-        require_fitting(state, &host.master, new)?;
+        siblings.require_fitting(context.kernel, &host.master, new)?;
     }
     let from = &mut Sources {
         kernel: &mut *context.kernel,
@@ -72,24 +70,4 @@ fn require_roots_free(host: &Host, owners: &Owners) -> Result<(), Error> {
     let ports = host.bond.iter().flat_map(|bond| &bond.ports);
     let mut roots = std::iter::once(&host.root).chain(ports.map(|port| &port.root));
     roots.try_for_each(|root| owners.require_free(root))
-}
-
-/// Fails if the link `name` of the host has children that do not fit the child for `config`.
-fn require_fitting_on(
-    kernel: &mut dyn Kernel,
-    config: &Config,
-    state: &Path,
-    name: &str,
-) -> Result<(), Error> {
-    if side_of(config) == Side::Pod || config.mode == Some(Mode::Ipoib) {
-        return Ok(());
-    }
-    let link = kernel.link(Side::Host, name).step(|| format!("look up {name}"))?;
-    let Some(link) = link.filter(|link| link.layer == LinkLayer::Ethernet) else {
-        return Ok(());
-    };
-    match Kind::of_new(plan::ethernet_kind(plan::mode_on(config, &link), config)) {
-        Some(new) => require_fitting(state, &link, new),
-        None => Ok(()),
-    }
 }

@@ -5,12 +5,19 @@
 //! the parent, of which a link has one (EBUSY). A macvlan child in mode passthru has its parent alone (EINVAL). A new
 //! ipvlan child sets the mode of the parent, and with it that of each other child (`ipvlan_link_new`).
 //!
+//! A child of a child of the same kind becomes its sibling: both drivers take the parent of the latter.
+//!
 //! Invariant: the children of one parent fit each other. So the first child whose kind and mode are known decides.
 
-use crate::error::Error;
+use crate::config::{Config, Mode};
+use crate::error::{Error, Step};
+use crate::host::side_of;
 use crate::intent::{Intent, Made};
 use crate::journal::{Written, on_parent};
-use common::netlink::{IpvlanMode, Link, MacvlanMode, NewLinkKind};
+use crate::kernel::{Kernel, Side, link_by_index, links};
+use crate::plan;
+use common::netlink::{IpvlanMode, Link, LinkInfo, LinkLayer, MacvlanMode, NewLinkKind};
+use std::cell::OnceCell;
 use std::path::Path;
 
 /// A child of an Ethernet link. `None` is a mode that is not known.
@@ -43,6 +50,19 @@ impl Kind {
         }
     }
 
+    /// The link `link`, if it is such a child.
+    fn of_link(link: &Link) -> Option<Self> {
+        match link.info {
+            LinkInfo::Macvlan { mode } => Some(Self::Macvlan(Some(mode))),
+            LinkInfo::Ipvlan { mode } => Some(Self::Ipvlan(Some(mode))),
+            _ => Self::named(link.kind.as_deref()?),
+        }
+    }
+
+    fn is_macvlan(self) -> bool {
+        matches!(self, Self::Macvlan(_))
+    }
+
     /// A child of this kind, in the kernel's words.
     fn named(kind: &str) -> Option<Self> {
         match kind {
@@ -65,25 +85,122 @@ impl Kind {
     }
 }
 
-/// Fails if a living pod has a child of `parent`, a link of the host, that does not fit the child `new`.
-pub(super) fn require_fitting(state: &Path, parent: &Link, new: Kind) -> Result<(), Error> {
-    for of in on_parent(state, &parent.name)?.filter(|of| is_on(of, parent) && of.lives()) {
-        let Some(old) = Kind::of_intent(&of.intent) else {
-            continue;
-        };
-        match new.fits(old) {
-            Some(true) => break,
-            Some(false) => return Err(refusal(new, old, &parent.name, &format!("that of {of}"))),
-            None => {}
-        }
-    }
-    Ok(())
+/// The children of the host's links: those of living pods, and the host's own.
+pub(super) struct Siblings<'s> {
+    state: &'s Path,
+    /// The links of the host, listed once.
+    links: OnceCell<Vec<Link>>,
 }
 
-/// Whether the child of `of` is on `parent`, and not on an earlier link of that name.
-fn is_on(of: &Written, parent: &Link) -> bool {
-    let mut parents = of.intent.made.iter().filter_map(Made::parent_on_host);
-    parents.all(|index| index == parent.index)
+impl<'s> Siblings<'s> {
+    pub(super) fn new(state: &'s Path) -> Self {
+        Self {
+            state,
+            links: OnceCell::new(),
+        }
+    }
+
+    /// Fails if the link `name` of the host has children that do not fit the child for `config`. For a choice among
+    /// masters.
+    pub(super) fn require_fitting_on(
+        &self,
+        kernel: &mut dyn Kernel,
+        config: &Config,
+        name: &str,
+    ) -> Result<(), Error> {
+        if side_of(config) == Side::Pod || config.mode == Some(Mode::Ipoib) {
+            return Ok(());
+        }
+        let found = kernel.link(Side::Host, name);
+        let link = found.step(|| format!("look up {name}"))?;
+        let Some(link) = link.filter(|link| link.layer == LinkLayer::Ethernet) else {
+            return Ok(());
+        };
+        let Some(new) = Kind::of_new(plan::ethernet_kind(plan::mode_on(config, &link), config)) else {
+            return Ok(());
+        };
+        self.links(kernel)?;
+        self.require_fitting(kernel, &link, new)
+    }
+
+    /// Fails if `master`, a link of the host, has children that do not fit the child `new`.
+    ///
+    /// A node has hundreds of links. So they are not listed for a child that can change no other: the kernel refuses it.
+    pub(super) fn require_fitting(
+        &self,
+        kernel: &mut dyn Kernel,
+        master: &Link,
+        new: Kind,
+    ) -> Result<(), Error> {
+        let is_harmless = matches!(new, Kind::Macvlan(mode) if mode != Some(MacvlanMode::Passthru));
+        let links = if is_harmless && self.links.get().is_none() {
+            std::slice::from_ref(master)
+        } else {
+            self.links(kernel)?
+        };
+        let parent = Parent::of(kernel, master, new)?;
+        let own = links.iter().filter_map(|link| parent.own_child(link));
+        let of_pods = on_parent(self.state, &parent.name)?.filter(|of| parent.has(of) && of.lives());
+        let of_pods = of_pods.filter_map(|of| Some((Kind::of_intent(&of.intent)?, format!("that of {of}"))));
+        for (old, whose) in own.chain(of_pods) {
+            match new.fits(old) {
+                Some(true) => break,
+                Some(false) => return Err(refusal(new, old, &parent.name, &whose)),
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn links(&self, kernel: &mut dyn Kernel) -> Result<&[Link], Error> {
+        if self.links.get().is_none() {
+            let listed = links(kernel, Side::Host)?;
+            return Ok(self.links.get_or_init(|| listed));
+        }
+        Ok(self.links.get().map_or(&[], Vec::as_slice))
+    }
+}
+
+/// The parent that the kernel gives to a new child.
+struct Parent {
+    index: u32,
+    /// The namespace, if it is not the host's.
+    netnsid: Option<i32>,
+    /// Its name, or that of the master if it is in another namespace.
+    name: String,
+}
+
+impl Parent {
+    /// The parent of a child `new` of `master`. A child of a child of the same kind becomes its sibling.
+    fn of(kernel: &mut dyn Kernel, master: &Link, new: Kind) -> Result<Self, Error> {
+        let is_sibling = Kind::of_link(master).is_some_and(|kind| kind.is_macvlan() == new.is_macvlan());
+        let (index, netnsid) = match master.parent {
+            Some(index) if is_sibling => (index, master.parent_netnsid),
+            _ => (master.index, None),
+        };
+        let other = match netnsid {
+            None if index != master.index => link_by_index(kernel, Side::Host, index)?,
+            _ => None,
+        };
+        Ok(Self {
+            index,
+            netnsid,
+            name: other.map_or_else(|| master.name.clone(), |link| link.name),
+        })
+    }
+
+    /// The child `link` of the host, if it is one of this parent, and its description.
+    fn own_child(&self, link: &Link) -> Option<(Kind, String)> {
+        let is_child = link.parent == Some(self.index) && link.parent_netnsid == self.netnsid;
+        let kind = Kind::of_link(link).filter(|_| is_child)?;
+        Some((kind, format!("{} of this node", link.name)))
+    }
+
+    /// Whether the child of `of` is on this parent, and not on an earlier link of that name.
+    fn has(&self, of: &Written) -> bool {
+        let mut parents = of.intent.made.iter().filter_map(Made::parent_on_host);
+        parents.all(|index| index == self.index)
+    }
 }
 
 /// The error for the child `new` of `parent`, which has the child `old`. `whose` names `old`.

@@ -23,10 +23,10 @@ impl State {
     /// A link has one receive handler, of macvlan (`macvlan_port_create`) or of ipvlan (`ipvlan_port_create`). A macvlan
     /// child in mode passthru is the only one of its parent (`macvlan_common_newlink`).
     fn require_fitting(&self, side: Side, made: &Link) -> Result<(), Error> {
-        let is_passthru = |link: &Link| {
-            let mode = MacvlanMode::Passthru;
-            link.info == LinkInfo::Macvlan { mode }
+        let passthru = LinkInfo::Macvlan {
+            mode: MacvlanMode::Passthru,
         };
+        let is_passthru = |link: &Link| link.info == passthru;
         let of_parent = |of: Side| {
             let is_child = move |link: &&Link| {
                 let parent_is_there = link.parent_netnsid.is_none() == (of == side);
@@ -69,25 +69,17 @@ impl Model {
         made.address = new.address.cloned().unwrap_or_else(|| parent.address.clone());
         made.mtu = parent.mtu;
         made.addr_gen_mode = self.state.addr_gen_mode(made.mtu);
-        made.parent = Some(parent.index);
         made.group = new.group;
         made.up = false;
         made.carrier = false;
         (made.kind, made.info) = kind(new.kind);
+        made.parent = Some(lower(&made, &parent));
         if target != side && made.kind.as_deref() != Some("ipoib") {
             made.parent_netnsid = Some(0);
         }
         if made.kind.as_deref() == Some("ipoib") {
             made.address = queue_pair(&parent.address, made.index);
-            // A link whose address lacks the flag RC has only datagram mode.
-            let connected = matches!(
-                made.info,
-                LinkInfo::Ipoib {
-                    mode: IpoibMode::Connected,
-                    ..
-                }
-            );
-            if parent.parent.is_some() || connected && !parent.address.takes_connections() {
+            if parent.parent.is_some() || !has_mode_of(&parent, &made) {
                 return errno(Errno::EINVAL);
             }
             self.accelerate(&parent, target)?;
@@ -130,6 +122,25 @@ impl Model {
             Some(_) => Ok(()),
         }
     }
+}
+
+/// Whether `parent` has the mode of the `IPoIB` child `made`. A link whose address lacks the flag RC has only datagram mode.
+fn has_mode_of(parent: &Link, made: &Link) -> bool {
+    let connected = matches!(
+        made.info,
+        LinkInfo::Ipoib {
+            mode: IpoibMode::Connected,
+            ..
+        }
+    );
+    !connected || parent.address.takes_connections()
+}
+
+/// The index of the parent that `made` gets. The drivers macvlan and ipvlan take the one below a link of their kind.
+fn lower(made: &Link, parent: &Link) -> u32 {
+    let below = parent.parent.filter(|_| made.kind == parent.kind);
+    let is_sibling = matches!(made.kind.as_deref(), Some("macvlan" | "ipvlan"));
+    below.filter(|_| is_sibling).unwrap_or(parent.index)
 }
 
 /// The address of a child: its parent's, with its own queue pair.

@@ -47,6 +47,8 @@ in_pod() { ip netns exec "$@"; }
 pings() { in_pod "$1" ping -q -c 1 -W 1 "$2"; }
 carrier() { [[ $(ip -n "$1" -j link show "$2" | jq -r '.[0].operstate') == UP ]]; }
 port_state() { [[ $(rdma -j link show "$1/1" | jq -r '.[0].state') == "$2" ]]; }
+# The physical state, LID and subnet manager's LID of a port.
+port_lids() { rdma -j link show "$1/1" | jq -r '.[0] | "\(.physical_state) \(.lid) \(.sm_lid)"'; }
 
 # fabric PARAMETER...: loads the module again, which replaces all netdevs.
 fabric() {
@@ -59,6 +61,9 @@ fabric() {
 
 driver() { ethtool -i "$1" | sed -n 's/^driver: //p'; }
 is_accelerated() { [[ $(driver "$1") == mlx5_core* ]]; }
+
+# no_lid NETDEV: the LID that a port reports before it has one.
+no_lid() { if is_accelerated "$1"; then echo 65535; else echo 0; fi; }
 
 # child NAMESPACE PARENT NAME [LINK ATTRIBUTE...]: creates an IPoIB child in the way that the parent's driver supports.
 # An accelerated child is created beside its parent and moved.
@@ -201,6 +206,19 @@ link_cases() {
 	echo 1 >"$(hca 1)/link"
 	holds "putting the cable back brings port, carrier, memberships and traffic back" \
 		all 'soon port_state softib1 ACTIVE' 'soon carrier b net1' 'soon eval "groups | grep -q softib1:full"' 'soon pings a 10.0.0.2'
+	echo init >"$(hca 1)/link"
+	holds "a port with a cable that no subnet manager has configured is INIT, and its children have no carrier" \
+		all 'soon port_state softib1 INIT' 'soon no carrier b net1' '[[ $(< $(hca 1)/link) == init ]]' \
+		'ibstat softib1 | grep -q "State: Initializing"' 'smpquery -C softib1 -D portinfo 0 1 | grep -q "LinkState.*Initialize"'
+	holds "such a port has no LID and no subnet manager" \
+		all '[[ $(port_lids softib1) == "LINK_UP $(no_lid ib1) 0" ]]'
+	holds "such a port carries nothing, has no memberships, and gets no answer of the subnet administrator" \
+		all 'no pings a 10.0.0.2' 'no eval "groups | grep -q softib1"' 'no saquery -C softib1 -t 1000 -s'
+	echo 1 >"$(hca 1)/link"
+	holds "a subnet manager that starts brings port, LID, carrier, memberships and traffic" \
+		all 'soon port_state softib1 ACTIVE' '[[ $(port_lids softib1) == "LINK_UP 3 1" ]]' 'soon carrier b net1' \
+		'soon eval "groups | grep -q softib1:full"' 'soon pings a 10.0.0.2'
+	holds "another word for a cable is refused" no eval "echo inert >$(hca 1)/link"
 	echo 77 >"$(hca 1)/lid"
 	holds "a port takes a new LID, and traffic follows it" \
 		all 'soon eval "[[ \$(rdma -j link show softib1/1 | jq .[0].lid) == 77 ]]"' 'ip -n a neigh flush all' 'soon pings a 10.0.0.2'

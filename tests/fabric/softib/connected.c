@@ -25,7 +25,7 @@ static struct rvt_qp *peer_of(struct rvt_qp *sqp)
 	struct rvt_qp *qp;
 
 	to = softib_by_lid(rdma_ah_get_dlid(&sqp->remote_ah_attr));
-	if (!to || !READ_ONCE(to->up) || !READ_ONCE(from->up))
+	if (!to || !softib_is_active(to) || !softib_is_active(from))
 		return NULL;
 	qp = rvt_lookup_qpn(&to->rdi, &to->ibport, sqp->remote_qpn);
 	if (!qp || qp->ibqp.qp_type != sqp->ibqp.qp_type ||

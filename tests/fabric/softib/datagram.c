@@ -129,7 +129,7 @@ static void deliver_multicast(struct softib_datagram *dgram)
 		struct rvt_mcast_qp *member;
 		struct rvt_mcast *mcast;
 
-		if (!to || !READ_ONCE(to->up))
+		if (!to || !softib_is_active(to))
 			continue;
 		softib_accel_multicast(to, dgram);
 		mcast = rvt_mcast_find(&to->ibport, &dgram->grh.dgid,
@@ -148,9 +148,9 @@ static void deliver_unicast(struct softib_hca *from, struct softib_datagram *dgr
 	struct softib_hca *to = softib_by_lid(dgram->dlid);
 	struct rvt_qp *qp = NULL;
 
-	if (to && READ_ONCE(to->up) && softib_accel_unicast(to, dgram))
+	if (to && softib_is_active(to) && softib_accel_unicast(to, dgram))
 		return;
-	if (to && READ_ONCE(to->up))
+	if (to && softib_is_active(to))
 		qp = rvt_lookup_qpn(&to->rdi, &to->ibport, dgram->dqpn);
 	if (qp && !(qp->ibqp.qp_type == IB_QPT_RC ||
 		    qp->ibqp.qp_type == IB_QPT_UC))
@@ -258,12 +258,12 @@ static void deliver(struct softib_hca *from, struct softib_datagram *dgram)
 /**
  * softib_datagram_carry - forward a datagram from a port to its receivers
  * @from: HCA of the sender
- * @dgram: the datagram; dropped if the port has no cable
+ * @dgram: the datagram; dropped if the port is not ACTIVE
  */
 void softib_datagram_carry(struct softib_hca *from,
 			   struct softib_datagram *dgram)
 {
-	if (READ_ONCE(from->up))
+	if (softib_is_active(from))
 		deliver(from, dgram);
 	else
 		drop(from);
@@ -282,7 +282,7 @@ enum ib_wc_status softib_send_datagram(struct rvt_qp *sqp, struct rvt_swqe *wqe)
 	struct softib_hca *from = to_softib(sqp->ibqp.device);
 	struct softib_datagram dgram = { .len = wqe->length };
 
-	if (!READ_ONCE(from->up)) {
+	if (!softib_is_active(from)) {
 		drop(from);
 		return IB_WC_SUCCESS;
 	}

@@ -32,12 +32,10 @@ static int query_port_state(struct rvt_dev_info *rdi, softib_port_t port,
 			    struct ib_port_attr *attr)
 {
 	struct softib_hca *hca = rdi_to_softib(rdi);
-	bool up = READ_ONCE(hca->up);
 
-	attr->lid = READ_ONCE(hca->lid);
-	attr->state = up ? IB_PORT_ACTIVE : IB_PORT_DOWN;
-	attr->phys_state = up ? IB_PORT_PHYS_STATE_LINK_UP :
-				IB_PORT_PHYS_STATE_POLLING;
+	attr->lid = softib_port_lid(hca);
+	attr->state = READ_ONCE(hca->state);
+	attr->phys_state = softib_port_phys_state(hca);
 	attr->gid_tbl_len = 1;
 	attr->max_mtu = IB_MTU_4096;
 	attr->active_mtu = softib_port_mtu;
@@ -230,14 +228,15 @@ static void set_ops(struct rvt_dev_info *rdi)
  * @guids: its GUIDs
  * @pkeys: P_Key table
  * @rate: link rate
- * @up: whether the port is up
+ * @state: state of the port
  *
  * Return: the HCA, not yet registered, or an ERR_PTR.
  */
 struct softib_hca *softib_hca_create(struct platform_device *pdev,
 				     const struct softib_guids *guids,
 				     const u16 *pkeys,
-				     const struct softib_rate *rate, bool up)
+				     const struct softib_rate *rate,
+				     enum ib_port_state state)
 {
 	struct rvt_dev_info *rdi = rvt_alloc_device(sizeof(struct softib_hca), 1);
 	struct softib_hca *hca;
@@ -250,7 +249,7 @@ struct softib_hca *softib_hca_create(struct platform_device *pdev,
 	hca->guid = guids->port;
 	hca->lid = SOFTIB_FIRST_LID + hca->unit;
 	hca->rate = rate;
-	hca->up = up;
+	hca->state = state;
 	mutex_init(&hca->lock);
 	memcpy(hca->pkeys, pkeys, sizeof(hca->pkeys));
 

@@ -158,16 +158,16 @@ static int pkeys_of(unsigned int unit, u16 *table)
 	return ret;
 }
 
-static bool starts_up(unsigned int unit)
+static enum ib_port_state first_state(unsigned int unit)
 {
 	unsigned int i;
 
 	if (test_bit(unit, kept_down))
-		return false;
+		return IB_PORT_DOWN;
 	for (i = 0; i < unplugged_count; i++)
 		if (unplugged[i] == unit)
-			return false;
-	return true;
+			return IB_PORT_DOWN;
+	return IB_PORT_ACTIVE;
 }
 
 /* Parses the parameter accelerated. */
@@ -291,7 +291,7 @@ int softib_function_state(const struct softib_hca *of, int function, int state)
 		clear_bit(unit, kept_down);
 	hca = softib_by_unit(unit);
 	if (hca)
-		softib_port_set(hca, starts_up(unit));
+		softib_port_set(hca, first_state(unit));
 	mutex_unlock(&hcas_lock);
 	return 0;
 }
@@ -306,7 +306,7 @@ static struct softib_hca *hca_create(struct platform_device *pdev)
 	if (ret)
 		return ERR_PTR(ret);
 	return softib_hca_create(pdev, &guids_of[unit], table,
-				 softib_rate_find(rate), starts_up(unit));
+				 softib_rate_find(rate), first_state(unit));
 }
 
 static int softib_probe(struct platform_device *pdev)

@@ -2,7 +2,8 @@
 /*
  * The attributes of a port that are visible and settable while the fabric runs:
  *
- * /sys/devices/platform/softib.N/link   1 = cable in, 0 = cable out
+ * /sys/devices/platform/softib.N/link   1 = cable in, 0 = cable out, init =
+ *                                       cable in, and no subnet manager
  * /sys/devices/platform/softib.N/lid    unicast LID
  * /sys/devices/platform/softib.N/pkeys  P_Key table, 0xffff,0x8001
  * /sys/devices/platform/softib.N/rate   Gb/s
@@ -122,27 +123,74 @@ static void reregister(struct softib_hca *hca)
 }
 
 /**
- * softib_port_set - bring a port up or down
+ * softib_port_phys_state - the physical state of a port
  * @hca: the port
- * @up: whether it is up from now on
+ *
+ * Return: enum ib_port_phys_state.
  */
-void softib_port_set(struct softib_hca *hca, bool up)
+u8 softib_port_phys_state(const struct softib_hca *hca)
+{
+	return READ_ONCE(hca->state) == IB_PORT_DOWN ?
+		IB_PORT_PHYS_STATE_POLLING : IB_PORT_PHYS_STATE_LINK_UP;
+}
+
+/**
+ * softib_port_lid - the LID that a port reports
+ * @hca: the port
+ *
+ * Return: before a subnet manager has configured the port, 0, and 0xffff on an
+ * accelerated HCA, as mlx5 adapters report (the record of a node in
+ * cni-ipoib/src/select/tests/a100/sysfs).
+ */
+u16 softib_port_lid(const struct softib_hca *hca)
+{
+	if (READ_ONCE(hca->ibport.sm_lid))
+		return READ_ONCE(hca->lid);
+	return hca->accel.enabled ? be16_to_cpu(IB_LID_PERMISSIVE) : 0;
+}
+
+/*
+ * A subnet manager configures the port.  It forgets a port that is not ACTIVE,
+ * so the clients must join again.
+ */
+static void activate(struct softib_hca *hca)
+{
+	if (!hca->ibport.sm_lid) {
+		WRITE_ONCE(hca->ibport.sm_lid, SOFTIB_SM_LID);
+		port_event(hca, IB_EVENT_LID_CHANGE);
+	}
+	WRITE_ONCE(hca->state, IB_PORT_ACTIVE);
+	port_event(hca, IB_EVENT_PORT_ACTIVE);
+	reregister(hca);
+}
+
+/*
+ * The port loses its cable, or its link comes up without a subnet manager.
+ * mlx5 reports both as an error of the port (handle_port_change() of
+ * drivers/infiniband/hw/mlx5/main.c).
+ */
+static void deactivate(struct softib_hca *hca, enum ib_port_state state)
+{
+	WRITE_ONCE(hca->state, state);
+	if (state == IB_PORT_INIT)
+		WRITE_ONCE(hca->ibport.sm_lid, 0);
+	softib_groups_drop_port(hca);
+	port_event(hca, IB_EVENT_PORT_ERR);
+}
+
+/**
+ * softib_port_set - change the state of a port
+ * @hca: the port
+ * @state: IB_PORT_DOWN, IB_PORT_INIT or IB_PORT_ACTIVE
+ */
+void softib_port_set(struct softib_hca *hca, enum ib_port_state state)
 {
 	mutex_lock(&hca->lock);
-	if (up != hca->up) {
-		WRITE_ONCE(hca->up, up);
-		if (up) {
-			/*
-			 * A subnet manager forgets a port that is down, and
-			 * reports it when the port returns: clients must join
-			 * again.
-			 */
-			port_event(hca, IB_EVENT_PORT_ACTIVE);
-			reregister(hca);
-		} else {
-			softib_groups_drop_port(hca);
-			port_event(hca, IB_EVENT_PORT_ERR);
-		}
+	if (state != hca->state) {
+		if (state == IB_PORT_ACTIVE)
+			activate(hca);
+		else
+			deactivate(hca, state);
 	}
 	mutex_unlock(&hca->lock);
 }
@@ -155,18 +203,27 @@ static struct softib_hca *dev_to_softib(struct device *dev)
 static ssize_t link_show(struct device *dev, struct device_attribute *attr,
 			 char *buf)
 {
-	return sysfs_emit(buf, "%d\n", READ_ONCE(dev_to_softib(dev)->up));
+	enum ib_port_state state = READ_ONCE(dev_to_softib(dev)->state);
+
+	if (state == IB_PORT_INIT)
+		return sysfs_emit(buf, "init\n");
+	return sysfs_emit(buf, "%d\n", state == IB_PORT_ACTIVE);
 }
 
 static ssize_t link_store(struct device *dev, struct device_attribute *attr,
 			  const char *buf, size_t count)
 {
-	bool up;
-	int ret = kstrtobool(buf, &up);
+	enum ib_port_state state = IB_PORT_INIT;
+	bool plugged;
 
-	if (ret)
-		return ret;
-	softib_port_set(dev_to_softib(dev), up);
+	if (!sysfs_streq(buf, "init")) {
+		int ret = kstrtobool(buf, &plugged);
+
+		if (ret)
+			return ret;
+		state = plugged ? IB_PORT_ACTIVE : IB_PORT_DOWN;
+	}
+	softib_port_set(dev_to_softib(dev), state);
 	return count;
 }
 static DEVICE_ATTR_RW(link);

@@ -75,8 +75,8 @@ path_end(const union ib_gid *gid, __be16 lid, ib_sa_comp_mask by_gid,
 	} else {
 		return SOFTIB_SA_INSUFFICIENT_COMPONENTS;
 	}
-	return *end && READ_ONCE((*end)->up) ? SOFTIB_SA_OK :
-					       SOFTIB_SA_NO_RECORDS;
+	return *end && softib_is_active(*end) ? SOFTIB_SA_OK :
+						SOFTIB_SA_NO_RECORDS;
 }
 
 /* A partition in which both ports may communicate; @wanted if it is not 0. */

@@ -37,13 +37,12 @@ static void get_port_info(struct softib_hca *hca, u8 *data)
 {
 	struct ib_port_info *info = (void *)data;
 	const struct softib_rate *rate = READ_ONCE(hca->rate);
-	bool up = READ_ONCE(hca->up);
+	u8 state = READ_ONCE(hca->state);
+	u8 phys = softib_port_phys_state(hca);
 	u8 speed = min_t(u16, rate->speed, IB_SPEED_QDR);
-	u8 state = up ? IB_PORT_ACTIVE : IB_PORT_DOWN;
-	u8 phys = up ? IB_PORT_PHYS_STATE_LINK_UP : IB_PORT_PHYS_STATE_POLLING;
 
 	info->gid_prefix = hca->ibport.gid_prefix;
-	info->lid = cpu_to_be16(READ_ONCE(hca->lid));
+	info->lid = cpu_to_be16(softib_port_lid(hca));
 	info->sm_lid = cpu_to_be16(hca->ibport.sm_lid);
 	info->cap_mask = cpu_to_be32(hca->ibport.port_cap_flags);
 	info->local_port_num = 1;

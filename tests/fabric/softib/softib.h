@@ -8,11 +8,11 @@
  * packets.  rdmavt implements the verbs objects; softib moves the data.
  *
  * Invariant:
- *  - Nothing passes between two ports unless both links are up.
+ *  - Nothing passes between two ports unless both are ACTIVE.
  *  - Nothing reaches a queue pair whose P_Key does not match the sender's
  *    (IBA 10.9.3: same 15 bits, at least one of the two a full member).
  *  - A multicast packet reaches only ports that joined its group.
- *  - A port without its link or its P_Key has no memberships.
+ *  - A port that is not ACTIVE, or has lost a P_Key, has no memberships.
  */
 #ifndef SOFTIB_H
 #define SOFTIB_H
@@ -91,10 +91,10 @@ struct softib_traffic {
  * @pdev: parent in sysfs, carries the attributes of port.c
  * @unit: number N of softibN
  * @guid: port GUID
- * @lock: serialises changes of link and P_Keys
- * @lid: unicast LID
- * @up: whether the port is up: the cable is plugged in, and softib0 does not
- *      keep the port of a virtual function down
+ * @lock: serialises changes of state and P_Keys
+ * @lid: unicast LID, which the port has once a subnet manager has configured it
+ * @state: DOWN without a cable, and while softib0 keeps the port of a virtual
+ *         function down; INIT with a cable and without a subnet manager; ACTIVE
  * @pkeys: P_Key table, 0 = no entry
  * @rate: link rate
  * @sent: traffic counters of the port, both directions
@@ -107,9 +107,9 @@ struct softib_hca {
 	struct platform_device *pdev;
 	unsigned int unit;
 	__be64 guid;
-	struct mutex lock;	/* link, P_Keys */
+	struct mutex lock;	/* state, P_Keys */
 	u16 lid;
-	bool up;
+	enum ib_port_state state;
 	u16 pkeys[SOFTIB_PKEYS];
 	const struct softib_rate *rate;
 	struct softib_traffic sent, received;
@@ -206,10 +206,17 @@ int softib_function_set(const struct softib_hca *of, int function, u64 guid,
 int softib_function_state(const struct softib_hca *of, int function, int state);
 
 /* hca.c */
+/* Whether a port carries packets. */
+static inline bool softib_is_active(const struct softib_hca *hca)
+{
+	return READ_ONCE(hca->state) == IB_PORT_ACTIVE;
+}
+
 struct softib_hca *softib_hca_create(struct platform_device *pdev,
 				     const struct softib_guids *guids,
 				     const u16 *pkeys,
-				     const struct softib_rate *rate, bool up);
+				     const struct softib_rate *rate,
+				     enum ib_port_state state);
 int softib_hca_register(struct softib_hca *hca);
 void softib_hca_unregister(struct softib_hca *hca);
 void softib_hca_free(struct softib_hca *hca);
@@ -217,7 +224,9 @@ void softib_hca_free(struct softib_hca *hca);
 /* port.c */
 extern const struct attribute_group softib_port_group;
 const struct softib_rate *softib_rate_find(unsigned int gbps);
-void softib_port_set(struct softib_hca *hca, bool up);
+void softib_port_set(struct softib_hca *hca, enum ib_port_state state);
+u8 softib_port_phys_state(const struct softib_hca *hca);
+u16 softib_port_lid(const struct softib_hca *hca);
 int softib_pkeys_parse(const char *text, size_t len, u16 *table);
 int softib_pkey_index(const struct softib_hca *hca, u16 pkey);
 bool softib_pkeys_match(u16 a, u16 b);

@@ -337,8 +337,33 @@ sa_delay_cases() {
 	holds "a query to the subnet administrator takes the time of sa_delay" \
 		all 'start=${EPOCHREALTIME/./}' '{ saquery -C softib0 -t 20000 -s 2>&1 || true; } | tee /tmp/client | grep "Method/Attribute combination is not supported" || { cat /tmp/client; false; }' \
 		'(( ${EPOCHREALTIME/./} - start >= 700000 ))'
-	echo 0 >/sys/module/softib/parameters/sa_delay
+	fabric devices=2 pkeys=0xffff,0x8001
+	ip netns add a
+	child a ib0 net1 pkey 0x8001
+	sa_delay 8000
+	ip -n a link set net1 up
+	# The kernel waits three seconds for a response, and then sends the query again.
+	holds "a join whose answer comes too late makes the port a member and gives the child no carrier" \
+		all 'soon eval "groups | grep 401b:8001 | grep -q softib0:full"' 'sleep 1' 'no carrier a net1'
+	sa_delay 0
+	holds "the child has carrier once the subnet administrator answers in time" soon carrier a net1
+	drop_pods a
+	holds "a query that waits is answered at once when sa_delay becomes shorter" shortened_delay
 }
+
+shortened_delay() {
+	local start=$SECONDS client
+	sa_delay 60000
+	saquery -C softib0 -t 90000 -s >/tmp/client 2>&1 &
+	client=$!
+	sleep 1
+	sa_delay 0
+	wait "$client"
+	cat /tmp/client
+	((SECONDS - start < 50)) && grep -q "Method/Attribute combination is not supported" /tmp/client
+}
+
+sa_delay() { echo "$1" >/sys/module/softib/parameters/sa_delay; }
 
 mtu_cases() {
 	fabric devices=2 group_mtu=2048

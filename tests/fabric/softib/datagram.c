@@ -2,7 +2,6 @@
 /*
  * Datagrams: UD queue pairs, and the management queue pairs 0 and 1.
  */
-#include <linux/delay.h>
 #include <linux/slab.h>
 
 #include "softib.h"
@@ -176,21 +175,25 @@ static bool is_sa_query(const struct rvt_qp *sqp, const struct softib_datagram *
 	       !(mad->mad_hdr.method & IB_MGMT_METHOD_RESP);
 }
 
-static void ask_sa(struct softib_hca *from, struct rvt_qp *sqp,
-		   struct softib_datagram *dgram)
+/**
+ * softib_datagram_respond - deliver a response of the subnet administrator
+ * @to: the port that sent the query
+ * @dgram: the query, with the response as its data
+ */
+void softib_datagram_respond(struct softib_hca *to,
+			     struct softib_datagram *dgram)
 {
-	int index = matching_pkey(from, sqp, dgram->pkey);
-	unsigned int delay = READ_ONCE(softib_sa_delay);
+	struct rvt_qp *qp;
 
-	/* The queries of a port wait in its queue pair, so one follows the other. */
-	if (delay)
-		msleep(delay);
-	if (index < 0 || !softib_sa_answer(from, dgram->data))
-		return;
 	dgram->wc.slid = SOFTIB_SM_LID;
 	dgram->wc.src_qp = 1;
 	dgram->solicited = true;
-	receive(from, sqp, dgram, index);
+	rcu_read_lock();
+	/* The MAD layer may have closed it, or opened another one. */
+	qp = rvt_lookup_qpn(&to->rdi, &to->ibport, 1);
+	if (qp)
+		offer(to, qp, dgram);
+	rcu_read_unlock();
 }
 
 /**
@@ -297,7 +300,8 @@ enum ib_wc_status softib_send_datagram(struct rvt_qp *sqp, struct rvt_swqe *wqe)
 
 	if (is_sa_query(sqp, &dgram)) {
 		softib_traffic_count(&from->sent, dgram.len);
-		ask_sa(from, sqp, &dgram);
+		if (matching_pkey(from, sqp, dgram.pkey) >= 0)
+			softib_sa_ask(from, &dgram);
 	} else {
 		deliver(from, &dgram);
 	}

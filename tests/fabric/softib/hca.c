@@ -251,6 +251,7 @@ struct softib_hca *softib_hca_create(struct platform_device *pdev,
 	hca->rate = rate;
 	hca->state = state;
 	mutex_init(&hca->lock);
+	softib_sa_init(hca);
 	memcpy(hca->pkeys, pkeys, sizeof(hca->pkeys));
 
 	spin_lock_init(&hca->ibport.lock);

@@ -55,9 +55,25 @@ static unsigned int rx_queues;
 module_param(rx_queues, uint, 0444);
 MODULE_PARM_DESC(rx_queues, "RX queues of an accelerated HCA's IPoIB netdev, 1 to 256 (default: processors)");
 
+/* A shorter delay also holds for the queries that wait already. */
+static int sa_delay_set(const char *value, const struct kernel_param *param)
+{
+	int ret = param_set_uint(value, param);
+
+	if (!ret)
+		softib_for_each(softib_sa_wake);
+	return ret;
+}
+
+static const struct kernel_param_ops sa_delay_ops = {
+	.set = sa_delay_set,
+	.get = param_get_uint,
+};
+
 unsigned int softib_sa_delay;
-module_param_named(sa_delay, softib_sa_delay, uint, 0644);
-MODULE_PARM_DESC(sa_delay, "ms until the subnet administrator responds to a query");
+module_param_cb(sa_delay, &sa_delay_ops, &softib_sa_delay, 0644);
+__MODULE_PARM_TYPE(sa_delay, "uint");
+MODULE_PARM_DESC(sa_delay, "ms until the subnet administrator processes a query");
 
 struct workqueue_struct *softib_wq;
 static DECLARE_BITMAP(accelerated_units, SOFTIB_MAX_HCAS);
@@ -330,6 +346,7 @@ static int softib_probe(struct platform_device *pdev)
 		pr_err("softib: softib%u cannot be registered: %pe\n", unit,
 		       ERR_PTR(ret));
 		table_set(unit, NULL);
+		softib_sa_stop(hca);
 		softib_hca_free(hca);
 	}
 	return ret;
@@ -347,6 +364,7 @@ static void hca_remove(struct platform_device *pdev)
 	 */
 	table_set(hca->unit, NULL);
 	softib_hca_unregister(hca);
+	softib_sa_stop(hca);
 	softib_groups_drop_port(hca);
 	softib_hca_free(hca);
 }

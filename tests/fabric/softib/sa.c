@@ -3,7 +3,13 @@
  * The subnet administrator: answers ClassPortInfo, MCMemberRecord and
  * PathRecord, which IPoIB and the connection managers need.  Other attributes
  * are rejected as unsupported, as the specification requires.
+ *
+ * A query waits in the queue of its port for sa_delay milliseconds, and is
+ * processed then.  Its sender does not wait: as on a real fabric, it sends the
+ * query again or gives up before a late response comes.
  */
+#include <linux/jiffies.h>
+#include <linux/slab.h>
 
 #include "softib.h"
 
@@ -153,14 +159,11 @@ static enum softib_sa_status path_query(struct softib_hca *asker,
 /* Attribute and method as one number, for the switch statement. */
 #define QUESTION(attr, method) ((attr) << 8 | (method))
 
-/**
- * softib_sa_answer - respond to one SA query
- * @from: the port that sent the query
- * @mad: the query; becomes the response
- *
- * Return: false when the query gets no response.
+/*
+ * Processes @mad, a query of @from, which becomes the response.
+ * Return: false if the query gets no response.
  */
-bool softib_sa_answer(struct softib_hca *from, struct ib_sa_mad *mad)
+static bool respond(struct softib_hca *from, struct ib_sa_mad *mad)
 {
 	ib_sa_comp_mask mask = mad->sa_hdr.comp_mask;
 	struct ib_mad_hdr *hdr = &mad->mad_hdr;
@@ -196,4 +199,103 @@ out:
 	hdr->method = hdr->method == IB_MGMT_METHOD_SET ?
 		IB_MGMT_METHOD_GET_RESP : hdr->method | IB_MGMT_METHOD_RESP;
 	return true;
+}
+
+/* A query that waits for its response. */
+struct query {
+	struct list_head list;
+	unsigned long arrived;	/* jiffies */
+	struct softib_datagram dgram;
+};
+
+static void query_free(struct query *query)
+{
+	kfree(query->dgram.data);
+	kfree(query);
+}
+
+/*
+ * Removes the first query from @queue if it is due.  If it is not, schedules
+ * the work for it.
+ */
+static struct query *next_due(struct softib_sa_queue *queue)
+{
+	unsigned long delay = msecs_to_jiffies(READ_ONCE(softib_sa_delay));
+	unsigned long waited;
+	struct query *query;
+
+	spin_lock(&queue->lock);
+	query = list_first_entry_or_null(&queue->queries, struct query, list);
+	waited = query ? jiffies - query->arrived : 0;
+	if (query && waited >= delay) {
+		list_del(&query->list);
+	} else if (query) {
+		queue_delayed_work(softib_wq, &queue->work, delay - waited);
+		query = NULL;
+	}
+	spin_unlock(&queue->lock);
+	return query;
+}
+
+static void answer_due(struct work_struct *work)
+{
+	struct softib_hca *hca = container_of(to_delayed_work(work),
+					      struct softib_hca, sa.work);
+	struct query *query;
+
+	while ((query = next_due(&hca->sa))) {
+		/* The subnet manager forgets a port that is not ACTIVE. */
+		if (softib_is_active(hca) && respond(hca, query->dgram.data))
+			softib_datagram_respond(hca, &query->dgram);
+		query_free(query);
+	}
+}
+
+void softib_sa_init(struct softib_hca *hca)
+{
+	spin_lock_init(&hca->sa.lock);
+	INIT_LIST_HEAD(&hca->sa.queries);
+	INIT_DELAYED_WORK(&hca->sa.work, answer_due);
+}
+
+/**
+ * softib_sa_wake - answer the queries of a port that are due
+ * @hca: the port; it has a new query, or sa_delay has changed
+ */
+void softib_sa_wake(struct softib_hca *hca)
+{
+	mod_delayed_work(softib_wq, &hca->sa.work, 0);
+}
+
+/**
+ * softib_sa_ask - receive an SA query
+ * @from: the port that sent the query
+ * @dgram: the query; its data is freed here
+ */
+void softib_sa_ask(struct softib_hca *from, struct softib_datagram *dgram)
+{
+	struct query *query = kzalloc(sizeof(*query), GFP_KERNEL);
+
+	if (!query)
+		return;
+	query->arrived = jiffies;
+	query->dgram = *dgram;
+	dgram->data = NULL;
+	spin_lock(&from->sa.lock);
+	list_add_tail(&query->list, &from->sa.queries);
+	spin_unlock(&from->sa.lock);
+	softib_sa_wake(from);
+}
+
+/**
+ * softib_sa_stop - drop the queries of a port
+ * @hca: the port; it is unregistered and sends no more queries
+ */
+void softib_sa_stop(struct softib_hca *hca)
+{
+	struct query *query, *next;
+
+	cancel_delayed_work_sync(&hca->sa.work);
+	list_for_each_entry_safe(query, next, &hca->sa.queries, list)
+		query_free(query);
 }

@@ -79,6 +79,18 @@ struct softib_accel {
 	DECLARE_BITMAP(qpns, SOFTIB_UNDERLAY_QPS);
 };
 
+/**
+ * struct softib_sa_queue - a port's queries to the subnet administrator
+ * @lock: protects @queries
+ * @queries: in the order of their arrival
+ * @work: answers the queries that are due
+ */
+struct softib_sa_queue {
+	spinlock_t lock;
+	struct list_head queries;
+	struct delayed_work work;
+};
+
 struct softib_traffic {
 	atomic64_t octets;
 	atomic64_t packets;
@@ -99,6 +111,7 @@ struct softib_traffic {
  * @rate: link rate
  * @sent: traffic counters of the port, both directions
  * @received: see @sent
+ * @sa: queries that have no answer yet
  * @accel: accelerated IPoIB
  */
 struct softib_hca {
@@ -113,6 +126,7 @@ struct softib_hca {
 	u16 pkeys[SOFTIB_PKEYS];
 	const struct softib_rate *rate;
 	struct softib_traffic sent, received;
+	struct softib_sa_queue sa;
 	struct softib_accel accel;
 };
 
@@ -192,6 +206,12 @@ static inline struct softib_hca *rdi_to_softib(struct rvt_dev_info *rdi)
 	return container_of(rdi, struct softib_hca, rdi);
 }
 
+/* Whether a port carries packets. */
+static inline bool softib_is_active(const struct softib_hca *hca)
+{
+	return READ_ONCE(hca->state) == IB_PORT_ACTIVE;
+}
+
 /* module.c: parameters and the table of HCAs */
 extern unsigned int softib_sa_delay;
 extern struct workqueue_struct *softib_wq;
@@ -206,12 +226,6 @@ int softib_function_set(const struct softib_hca *of, int function, u64 guid,
 int softib_function_state(const struct softib_hca *of, int function, int state);
 
 /* hca.c */
-/* Whether a port carries packets. */
-static inline bool softib_is_active(const struct softib_hca *hca)
-{
-	return READ_ONCE(hca->state) == IB_PORT_ACTIVE;
-}
-
 struct softib_hca *softib_hca_create(struct platform_device *pdev,
 				     const struct softib_guids *guids,
 				     const u16 *pkeys,
@@ -251,6 +265,8 @@ void softib_datagram_address(struct softib_hca *from,
 			     struct softib_datagram *dgram);
 void softib_datagram_carry(struct softib_hca *from,
 			   struct softib_datagram *dgram);
+void softib_datagram_respond(struct softib_hca *to,
+			     struct softib_datagram *dgram);
 enum softib_verdict softib_send_connected(struct rvt_qp *sqp,
 					  struct rvt_swqe *wqe,
 					  enum ib_wc_status *status,
@@ -268,7 +284,10 @@ void softib_accel_multicast(struct softib_hca *to,
 			    const struct softib_datagram *dgram);
 
 /* sa.c */
-bool softib_sa_answer(struct softib_hca *from, struct ib_sa_mad *mad);
+void softib_sa_init(struct softib_hca *hca);
+void softib_sa_ask(struct softib_hca *from, struct softib_datagram *dgram);
+void softib_sa_wake(struct softib_hca *hca);
+void softib_sa_stop(struct softib_hca *hca);
 bool softib_sa_selects(u8 selector_and_value, u8 actual,
 		       int (*weight)(u8 value));
 

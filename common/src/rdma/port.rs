@@ -36,7 +36,8 @@ pub struct Port {
     pub phys_state: String,
     /// Speed in Mbit/s.
     pub rate_mbps: Option<u32>,
-    /// Local identifier from the subnet manager; 0 before there is one, and on Ethernet.
+    /// Local identifier from the subnet manager. Before the subnet manager has assigned one, it is 0, or 0xffff with
+    /// mlx5. On Ethernet it is 0.
     pub lid: u16,
     /// Local identifier of the subnet manager; 0 without one.
     pub sm_lid: u16,

@@ -82,6 +82,26 @@ pub struct Port {
     pub pkeys: Vec<Pkey>,
 }
 
+impl Port {
+    /// Why the port carries no traffic, and the remedy. For a port that is not active.
+    pub(crate) fn trouble(&self) -> String {
+        let Self {
+            device,
+            number,
+            state,
+            phys_state,
+            ..
+        } = self;
+        let cause = state.unfinished();
+        let cause = cause.unwrap_or("check cable, switch port and subnet manager");
+        let remedy = match state {
+            PortState::Init => "; start one that reaches this port: opensm, or one in a switch or in UFM",
+            _ => "",
+        };
+        format!("{device} port {number} is {state} ({phys_state}); {cause}{remedy}")
+    }
+}
+
 /// The namespace in which `config` places the parent.
 pub fn side_of(config: &Config) -> Side {
     if config.link_in_container {

@@ -347,21 +347,7 @@ fn require_up(mode: Mode, host: &Host) -> Result<(), Error> {
     }
     match (&host.port, mode) {
         (Some(port), Mode::Ipoib) if port.state == PortState::Active => Ok(()),
-        (Some(port), Mode::Ipoib) => {
-            let remedy = match port.state {
-                PortState::Init => "no subnet manager has configured it; is one running on this fabric?",
-                PortState::Down => "check cable, switch port and subnet manager",
-                _ => "the subnet manager has not finished configuring it",
-            };
-            let (device, number) = (&port.device, port.number);
-            down(
-                &host.root.name,
-                format!(
-                    "carries nothing: {device} port {number} is {} ({}); {remedy}",
-                    port.state, port.phys_state
-                ),
-            )
-        }
+        (Some(port), Mode::Ipoib) => down(&host.root.name, format!("carries nothing: {}", port.trouble())),
         _ if host.root.carrier => Ok(()),
         _ => down(
             &host.root.name,

@@ -34,6 +34,18 @@ impl fmt::Display for PortState {
 }
 
 impl PortState {
+    /// What the subnet manager has not done for an InfiniBand port in this state; `None` if it has done its part, or
+    /// the port has no physical link.
+    pub fn unfinished(self) -> Option<&'static str> {
+        match self {
+            Self::Down | Self::Active => None,
+            Self::Init => Some("no subnet manager has configured it"),
+            Self::Armed | Self::ActiveDefer | Self::Unknown => {
+                Some("the subnet manager has not finished configuring it")
+            }
+        }
+    }
+
     /// Parses sysfs' `4: ACTIVE`; the number is the specification's.
     pub(crate) fn parse(text: &str) -> Self {
         let code = text.split(':').next().and_then(|number| number.parse().ok());

@@ -6,6 +6,7 @@ use crate::config::preferences::layer;
 use crate::config::{Config, HostAddresses, Mode, require_fitting_keys};
 use crate::error::{DeviceError, Error};
 use crate::host::Host;
+use crate::intent::Function;
 use crate::kernel::Side;
 use common::netlink::{HwAddress, Link, LinkLayer};
 use common::rdma::{Guid, PortState};
@@ -214,19 +215,16 @@ fn require_another(config: &Config, host: &Host, facts: &Facts) -> Result<(), Er
 /// is up.
 fn require_carrying(host: &Host, facts: &Facts) -> Result<(), Error> {
     let link = &host.master;
-    let policy = facts.function.as_ref().map(|function| {
+    let policy = |function: &Function| {
         let number = function.number;
         format!(", and whether the physical function PF keeps it down: ip link set PF vf {number} state auto")
-    });
+    };
     let reason = match (&host.port, link.layer) {
-        (Some(port), LinkLayer::Infiniband) if port.state != PortState::Active => format!(
-            "carries nothing: {} port {} is {} ({}); check cable, switch port and subnet manager{}",
-            port.device,
-            port.number,
-            port.state,
-            port.phys_state,
-            policy.unwrap_or_default()
-        ),
+        (Some(port), LinkLayer::Infiniband) if port.state != PortState::Active => {
+            let kept_down = facts.function.as_ref().filter(|_| port.state == PortState::Down);
+            let policy = kept_down.map(policy).unwrap_or_default();
+            format!("carries nothing: {}{policy}", port.trouble())
+        }
         (_, LinkLayer::Ethernet) if link.up && !link.carrier => {
             "has no carrier; check cable and switch port".to_owned()
         }

@@ -215,9 +215,11 @@ fn problem(link: &Link, port: Option<(&Device, &Port)>) -> Option<String> {
         Some((device, port)) if link.layer == LinkLayer::Infiniband && !link.is_bond() => {
             (port.state != PortState::Active).then(|| {
                 let (name, number, state) = (&device.name, port.number, port.state);
+                let because = state.unfinished().map(|cause| format!(", because {cause}"));
                 format!(
-                    "carries nothing: {name} port {number} is {state} ({})",
-                    port.phys_state
+                    "carries nothing: {name} port {number} is {state} ({}){}",
+                    port.phys_state,
+                    because.unwrap_or_default()
                 )
             })
         }

@@ -175,11 +175,23 @@ fn some_refusals_can_be_waived_but_never_the_default_route() {
 
 #[test]
 fn a_link_without_traffic_is_refused() {
-    let mut down = host(ipoib(4, "ib0", 0xffff));
-    if let Some(port) = &mut down.port {
-        port.state = PortState::Down;
+    let mut infiniband = host(ipoib(4, "ib0", 0xffff));
+    for (state, expected) in [
+        (
+            PortState::Down,
+            "down (LinkUp); check cable, switch port and subnet manager",
+        ),
+        (
+            PortState::Init,
+            "initializing (LinkUp); no subnet manager has configured it; start one that reaches this port: opensm, or one in a switch or in UFM",
+        ),
+    ] {
+        if let Some(port) = &mut infiniband.port {
+            port.state = state;
+        }
+        let expected = format!("ib0 carries nothing: mlx5_0 port 1 is {expected}");
+        assert_eq!(refused(&config(), &infiniband, &facts()), expected);
     }
-    assert!(refused(&config(), &down, &facts()).contains("mlx5_0 port 1 is down"));
     let unplugged = |up| Link {
         up,
         carrier: false,
@@ -252,15 +264,20 @@ fn a_guid_that_another_attachment_has_is_refused() {
         device: Some("pci/0000:3b:00.2".to_owned()),
         ..ipoib(4, "ib0", 0xffff)
     };
-    let down = Host {
+    let at = |state| Host {
         port: Some(Port {
-            state: PortState::Down,
+            state,
             ..host(link.clone()).port.unwrap()
         }),
         ..host(link.clone())
     };
-    let text = refused(&config(), &down, &facts);
+    let text = refused(&config(), &at(PortState::Down), &facts);
     assert!(text.contains("ip link set PF vf 1 state auto"), "{text}");
+    let text = refused(&config(), &at(PortState::Init), &facts);
+    assert!(
+        !text.contains("PF"),
+        "the physical function keeps no port in this state: {text}"
+    );
     let text = refused(&asks(0x21), &host(link.clone()), &facts);
     assert!(text.contains("fabric/net1 of container c2 has it"), "{text}");
     moved(&asks(0x22), &host(link), &facts).unwrap();

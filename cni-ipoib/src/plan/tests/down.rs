@@ -61,7 +61,7 @@ fn an_infiniband_port_must_be_active() {
             json!({}),
             at(PortState::Init),
             102,
-            "ib0 carries nothing: mlx5_0 port 1 is initializing (LinkUp); no subnet manager has configured it; is one running on this fabric?",
+            "ib0 carries nothing: mlx5_0 port 1 is initializing (LinkUp); no subnet manager has configured it; start one that reaches this port: opensm, or one in a switch or in UFM",
         ),
         (
             json!({}),

@@ -234,6 +234,28 @@ fn a_candidate_without_traffic_has_a_reason() {
 }
 
 #[test]
+fn a_candidate_whose_port_is_not_active_names_what_the_subnet_manager_has_not_done() {
+    for (state, problem) in [
+        ("1: DOWN", "down (LinkUp)"),
+        (
+            "2: INIT",
+            "initializing (LinkUp), because no subnet manager has configured it",
+        ),
+        (
+            "3: ARMED",
+            "armed (LinkUp), because the subnet manager has not finished configuring it",
+        ),
+    ] {
+        let node = node();
+        node.write("class/infiniband/mlx5_0/ports/1/state", state);
+        let kernel = &mut ModelKernel::new(links());
+        let found = candidates(kernel, &node.sysfs(), &preferences(json!({})), &Loads::new()).unwrap();
+        let expected = format!("carries nothing: mlx5_0 port 1 is {problem}");
+        assert_eq!(found[1].problem, Some(expected));
+    }
+}
+
+#[test]
 fn partitions_are_read_only_for_a_description_that_needs_them() {
     let pkeys = |keys: Value| {
         let preferences = preferences_of(keys);

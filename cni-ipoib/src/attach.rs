@@ -31,6 +31,10 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// The remedy for an `IPoIB` link that has not joined its group. The kernel logs the refusal of a join, and does not log
+/// a join without a response (`ipoib_mcast_join_complete` of `drivers/infiniband/ulp/ipoib/ipoib_multicast.c`).
+const JOIN_REMEDY: &str = "if dmesg has \"multicast join failed\", the subnet manager refused: does it know the partition, and is this port a full member? Otherwise the subnet manager did not answer in time: it is gone, or overloaded, as after a power cut; ADD succeeds once it answers";
+
 /// Everything that ADD works with.
 pub struct AttachContext<'w> {
     /// Both namespaces.

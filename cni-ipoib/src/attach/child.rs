@@ -3,13 +3,13 @@
 
 use super::create::create;
 use super::rdma::hand_over_undoably;
-use super::{Attachable, Effects, PodLinks, bond};
+use super::{Attachable, Effects, JOIN_REMEDY, PodLinks, bond};
 use crate::error::{Error, Step};
 use crate::intent::Made;
 use crate::kernel::{Kernel, Side};
 use crate::mode::Mode;
 use crate::plan::{Child, Plan, PodInterface};
-use common::netlink::{self, IPV6_MIN_MTU, Link, LinkChange};
+use common::netlink::{self, IPV6_MIN_MTU, Link, LinkChange, LinkInfo};
 use nix::errno::Errno;
 use std::time::Duration;
 
@@ -73,6 +73,16 @@ fn configure(kernel: &mut dyn Kernel, link: &Link, plan: &Plan, mtu: Option<u32>
     kernel.change_link(Side::Pod, link.index, &before).step(step)
 }
 
+/// Why a child of `parent` has no carrier.
+fn not_joined(links: &PodLinks, parent: &str) -> String {
+    let child = links.ports.first().unwrap_or(&links.link);
+    let partition = match child.info {
+        LinkInfo::Ipoib { pkey, .. } => format!("partition {pkey}"),
+        _ => "its partition".to_owned(),
+    };
+    format!("it has not joined the broadcast group of {partition} through {parent}; {JOIN_REMEDY}")
+}
+
 /// Waits for the ports of a bond, and checks carrier and the MTU that the kernel set.
 fn complete_link(
     kernel: &mut dyn Kernel,
@@ -92,10 +102,7 @@ fn complete_link(
         return Err(Error::NoCarrier {
             ifname: ifname.clone(),
             waited: *carrier_timeout,
-            reason: format!(
-                "it could not join its partition's broadcast group through {}; does the subnet manager know the partition, and is this port a full member?",
-                plan.child.parent
-            ),
+            reason: not_joined(links, &plan.child.parent),
         });
     }
     bond::await_carrier(kernel, links, plan)?;

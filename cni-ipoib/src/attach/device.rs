@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A whole link: moved into the pod, and given back.
 
-use super::{Attachable, Effects, PodLinks};
+use super::{Attachable, Effects, JOIN_REMEDY, PodLinks};
 use crate::device::restore::{find, leave_pod, restore_state};
 use crate::device::{Plan, function, move_in};
 use crate::error::{DeviceError, Error, Step};
@@ -87,8 +87,9 @@ fn complete_link(kernel: &mut dyn Kernel, link: &Link, plan: &Plan, carrier: boo
         return Err(Error::NoCarrier {
             ifname: ifname.clone(),
             waited: plan.moved.carrier_timeout,
-            reason: "it could not join the broadcast group of its partition; is a subnet manager running, and the port active? The port of a virtual function stays down until its physical function PF has set its link state: ip link set PF vf N state auto"
-                .to_owned(),
+            reason: format!(
+                "it has not joined the broadcast group of its partition; {JOIN_REMEDY}. The port of a virtual function stays down until its physical function PF has set its link state: ip link set PF vf N state auto"
+            ),
         });
     }
     if !carrier {

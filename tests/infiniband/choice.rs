@@ -7,7 +7,8 @@ use common::rdma::Guid;
 use std::thread;
 use tests::{Conf, Node, Pod, Value, json, traces::assert_same};
 
-fn any(node: &Node) -> Conf {
+/// A network whose pods get the InfiniBand ports of the node.
+pub(crate) fn any(node: &Node) -> Conf {
     network(node, &json!({"master": {"linkLayer": "InfiniBand"}}))
 }
 
@@ -15,7 +16,8 @@ fn guid_of(address: &common::netlink::HwAddress) -> Guid {
     address.port_guid().unwrap()
 }
 
-fn port_of(node: &Node, pod: &Pod<'_>) -> String {
+/// The port of `net1` of the pod.
+pub(crate) fn port_of(node: &Node, pod: &Pod<'_>) -> String {
     port_of_link(node, pod, "net1")
 }
 
@@ -28,7 +30,7 @@ fn port_of_link(node: &Node, pod: &Pod<'_>, ifname: &str) -> String {
 }
 
 /// The intent that ADD recorded for a pod.
-fn intent(node: &Node, pod: &Pod<'_>) -> Value {
+pub(crate) fn intent(node: &Node, pod: &Pod<'_>) -> Value {
     let file = node.path(&format!("state/attachments/net-a/{}@net1", pod.id));
     let text = std::fs::read_to_string(file).unwrap();
     serde_json::from_str(text.lines().next().unwrap()).unwrap()

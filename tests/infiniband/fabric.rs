@@ -189,19 +189,25 @@ fn restore(node: &Node) {
 
 /// Pulls the cable of an HCA, or plugs it in.
 pub(crate) fn cable(hca: usize, plugged: bool) {
-    fs::write(
-        format!("/sys/devices/platform/softib.{hca}/link"),
-        if plugged { "1" } else { "0" },
-    )
-    .unwrap();
-    let expected = if plugged { "ACTIVE" } else { "DOWN" };
+    let (link, expected) = if plugged { ("1", "ACTIVE") } else { ("0", "DOWN") };
+    set_link(hca, link, expected);
+}
+
+/// Plugs the cable of an HCA into a fabric without a subnet manager. [`cable`] brings the subnet manager back.
+pub(crate) fn without_subnet_manager(hca: usize) {
+    set_link(hca, "init", "INIT");
+}
+
+fn set_link(hca: usize, link: &str, expected: &str) {
+    fs::write(format!("/sys/devices/platform/softib.{hca}/link"), link).unwrap();
     let state = format!("/sys/class/infiniband/softib{hca}/ports/1/state");
     soon(&format!("softib{hca} is {expected}"), || {
         fs::read_to_string(&state).unwrap().contains(expected)
     });
 }
 
-/// From now on, the subnet administrator responds to a query after this many milliseconds.
+/// From now on, the subnet administrator responds to a query after this many milliseconds. That also holds for the
+/// queries that wait for a response.
 pub(crate) fn sa_delay(milliseconds: u32) {
     fs::write("/sys/module/softib/parameters/sa_delay", milliseconds.to_string()).unwrap();
 }

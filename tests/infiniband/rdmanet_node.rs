@@ -2,7 +2,7 @@
 //! `rdmanet node` on a node with HCAs: its output matches the node.
 
 use crate::bond::bonded;
-use crate::fabric::{cable, network, run};
+use crate::fabric::{cable, network, run, without_subnet_manager};
 use clap::Parser;
 use cli::args::Args;
 use cli::output::{Outcome, Output};
@@ -81,6 +81,34 @@ fn rdmanet_node_reports_ports_without_a_cable_as_unusable() {
         for hca in 0..3 {
             cable(hca, true);
         }
+    });
+}
+
+#[test]
+fn rdmanet_node_reports_a_port_without_a_subnet_manager_and_names_the_remedy() {
+    run(|node| {
+        without_subnet_manager(1);
+        let answer = node_output(node);
+        assert_eq!(answer.outcome, Outcome::Found);
+        assert_eq!(masters(&answer), ["ib0", "ib2"], "{}", answer.text);
+        let ib1 = port(&answer, "softib1");
+        assert_eq!(
+            (&ib1["state"], &ib1["physicalState"], &ib1["smLid"]),
+            (&json!("Initializing"), &json!("LinkUp"), &json!(0))
+        );
+        let finding = &answer.json["findings"][0];
+        assert_eq!(
+            (&finding["level"], &finding["subject"]),
+            (&json!("fail"), &json!("softib1/1")),
+            "{}",
+            answer.text
+        );
+        for piece in ["no subnet manager has configured it", "start a subnet manager"] {
+            assert!(answer.text.contains(piece), "{piece}: {}", answer.text);
+        }
+        cable(1, true);
+        let answer = node_output(node);
+        assert_eq!(masters(&answer), ["ib0", "ib1", "ib2"], "{}", answer.text);
     });
 }
 

@@ -103,7 +103,9 @@ impl Refusals {
                 return node.add("rail0", pod).remove(0);
             }
             let refused: serde_json::Value = serde_json::from_str(&answer.stdout).unwrap();
-            assert_eq!(refused["code"], 11, "{refused}");
+            // 119: on a busy machine the agent had no time left for its request.
+            let code = refused["code"].as_u64().unwrap();
+            assert!([11, 119].contains(&code), "{refused}");
             let shares = refused["msg"].as_str().unwrap().contains("is asked to share one");
             // An agent that got the request too late does not hold it.
             let late = begun.elapsed() >= Duration::from_secs(1);

@@ -52,6 +52,14 @@ impl Claimant<'_> {
         })
     }
 
+    /// Binds an existing object to the attachment.
+    pub(super) fn take(&self, spec: &mut IpAddressSpec) {
+        spec.attachment = Some(self.attachment());
+        spec.pod = self.pod_ref();
+        spec.holder.clone_from(&self.holder);
+        spec.since = Some(now());
+    }
+
     /// The object that binds `ip` to the attachment.
     pub(super) fn new_address(
         &self,
@@ -192,13 +200,20 @@ impl Addresses {
         ip: IpAddr,
         address: IpAddress,
     ) -> Result<IpAddress, Error> {
-        let refusal = match self.noted(scope, ip).await {
-            Ok(None) => return Ok(address),
-            Ok(Some(why)) => Error::new(Code::TRY_AGAIN, why),
-            Err(e) => self.context.address_unknown(ip, &e),
-        };
-        let _ = scope.target.api.release_address(&address).await;
-        Err(refusal)
+        let noted = self.require_noted(scope, ip).await;
+        if noted.is_err() {
+            let _ = scope.target.api.release_address(&address).await;
+        }
+        noted.map(|()| address)
+    }
+
+    /// Fails if `ip` may not be allocated yet.
+    async fn require_noted(&self, scope: RequestScope<'_>, ip: IpAddr) -> Result<(), Error> {
+        match self.noted(scope, ip).await {
+            Ok(None) => Ok(()),
+            Ok(Some(why)) => Err(Error::new(Code::TRY_AGAIN, why)),
+            Err(e) => Err(self.context.address_unknown(ip, &e)),
+        }
     }
 
     /// The reason why `ip` may not be allocated yet, or none. It may be allocated if its block is shared, if the block's node has

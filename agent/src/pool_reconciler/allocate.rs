@@ -37,17 +37,9 @@ impl PoolReconciler {
         self.addresses.note_write();
         let mut given = Vec::new();
         let done = self.allocate_all(scope, request, &mut given).await;
-        if !matches!(done, Ok(Reply::Addresses { .. })) {
-            // All or nothing. An object that cannot be deleted now is found later, since no lease has it. That of a resting
-            // address stays for the cooldown.
-            let resting = self.addresses.resting().await.unwrap_or_default();
-            let is_resting = |address: &&IpAddress| {
-                let ip = address.spec.address.parse();
-                ip.is_ok_and(|ip| resting.contains(&ip))
-            };
-            for address in given.iter().filter(|address| !is_resting(address)) {
-                let _ = scope.target.api.release_address(address).await;
-            }
+        if !matches!(done, Ok(Reply::Addresses { .. })) && !given.is_empty() {
+            // All or nothing.
+            self.addresses.give_up(scope, &given).await;
         }
         done
     }
@@ -74,10 +66,7 @@ impl PoolReconciler {
             if let Some(reply) = self.by_block(scope, *ip).await? {
                 return Ok(reply);
             }
-            given.push(
-                self.bind_requested(scope, (request.early, *ip), &claimant)
-                    .await?,
-            );
+            given.push(self.bind_requested(scope, *ip, &claimant, request.early).await?);
         }
         let sticky = StickyAddresses::new(&self.context, scope);
         if !request.families.is_empty() {
@@ -98,10 +87,7 @@ impl PoolReconciler {
                 };
                 given.push(address);
             } else {
-                given.push(
-                    self.bind_one_of(scope, (request.early, *family), &claimant)
-                        .await?,
-                );
+                given.push(self.bind_one_of(scope, *family, &claimant, request.early).await?);
             }
         }
         let addresses = given
@@ -116,8 +102,9 @@ impl PoolReconciler {
     async fn bind_requested(
         &mut self,
         scope: RequestScope<'_>,
-        (early, ip): (bool, IpAddr),
+        ip: IpAddr,
         claimant: &Claimant<'_>,
+        early: bool,
     ) -> Result<IpAddress, Error> {
         match self.addresses.bind(scope, ip, claimant).await {
             Err(error) if early && error.code == Code::ADDRESS_IN_USE => {
@@ -132,8 +119,9 @@ impl PoolReconciler {
     async fn bind_one_of(
         &mut self,
         scope: RequestScope<'_>,
-        (early, family): (bool, Family),
+        family: Family,
         claimant: &Claimant<'_>,
+        early: bool,
     ) -> Result<IpAddress, Error> {
         let all = scope.accepted.ranges.usable(family);
         let mut address = self.addresses.bind_any(scope, family, &all, claimant).await?;
@@ -180,14 +168,10 @@ impl PoolReconciler {
         if accepted.layout(family).is_none_or(|layout| layout.blocks() > 0) {
             return Ok(());
         }
-        let version = match family {
-            Family::V4 => "IPv4",
-            Family::V6 => "IPv6",
-        };
         Err(Error::new(
             Code::EXHAUSTED,
             format!(
-                "pool {}: each {version} address that is not excluded is in spec.reserved, and a pod gets a reserved address only if it requests it; request one, shorten spec.reserved, or add a range",
+                "pool {}: each {family} address that is not excluded is in spec.reserved, and a pod gets a reserved address only if it requests it; request one, shorten spec.reserved, or add a range",
                 self.context.pool
             ),
         ))

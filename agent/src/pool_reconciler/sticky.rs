@@ -6,7 +6,7 @@
 
 use super::addresses::{Addresses, Claimant};
 use super::context::{PoolContext, RequestScope};
-use api::convert::{node_ref, now};
+use api::convert::node_ref;
 use api::requests::{ReconcileError, Requests, WriteResult, registration_state};
 use api::sticky::{AddressUse, Handover, NodeState, Wait, handover, stateful_set_of};
 use api::{AddressState, Holder, IpAddress, NodeRef};
@@ -265,10 +265,7 @@ impl<'a> StickyAddresses<'a> {
         }
         address.spec.state = AddressState::Bound;
         address.spec.node = me.clone();
-        address.spec.attachment = Some(claimant.attachment());
-        address.spec.holder.clone_from(&claimant.holder);
-        address.spec.pod = claimant.pod_ref();
-        address.spec.since = Some(now());
+        claimant.take(&mut address.spec);
         Ok(match self.api().replace(&address).await? {
             WriteResult::Applied(address) => Some(address),
             WriteResult::Conflict => None,

@@ -7,12 +7,11 @@
 
 use super::super::context::{AddressUse, RequestScope};
 use super::{Addresses, Claimant, is_for};
-use api::convert::{node_ref, now};
+use api::convert::node_ref;
 use api::requests::{ReconcileError, Requests, WriteResult};
 use api::{AddressState, IpAddress};
 use block::owner::NodeIdentity;
-use common::cni::{Code, Error};
-use std::collections::HashSet;
+use common::cni::Error;
 use std::net::IpAddr;
 
 impl Addresses {
@@ -29,20 +28,22 @@ impl Addresses {
         let Some((ip, address)) = passed else {
             return Ok(None);
         };
-        match self.noted(scope, ip).await {
-            Ok(None) => {
-                tracing::info!(pool = %self.context.pool, %ip, attachment = %claimant.asked.owner, "passed on a resting address: no other one is left");
-                Ok(Some(address))
-            }
-            Ok(Some(why)) => Err(Error::new(Code::TRY_AGAIN, why)),
-            Err(error) => Err(self.context.address_unknown(ip, &error)),
-        }
+        self.require_noted(scope, ip).await?;
+        tracing::info!(pool = %self.context.pool, %ip, attachment = %claimant.asked.owner, "passed on a resting address: no other one is left");
+        Ok(Some(address))
     }
 
-    /// The addresses that rest on this node. Their objects stay until they have rested.
-    pub(in crate::pool_reconciler) async fn resting(&self) -> Result<HashSet<IpAddr>, ReconcileError> {
-        let released = self.context.agent.stores.releases(&self.context.pool).await?;
-        Ok(released.into_iter().map(|released| released.ip).collect())
+    /// Deletes the objects that were bound for a request that failed, except those of resting addresses. An object that is not
+    /// deleted now is found later, since no lease has it.
+    pub(in crate::pool_reconciler) async fn give_up(&self, scope: RequestScope<'_>, given: &[IpAddress]) {
+        let Ok(released) = self.context.agent.stores.releases(&self.context.pool).await else {
+            return;
+        };
+        let pool = self.context.pool.as_str();
+        let rests = |address: &&IpAddress| released.iter().any(|released| is_for(pool, address, released.ip));
+        for address in given.iter().filter(|address| !rests(address)) {
+            let _ = scope.target.api.release_address(address).await;
+        }
     }
 
     async fn pass_resting(
@@ -103,9 +104,7 @@ async fn pass(
     claimant: &Claimant<'_>,
 ) -> Result<Option<IpAddress>, ReconcileError> {
     let mut wanted = object.clone();
-    wanted.spec.attachment = Some(claimant.attachment());
-    wanted.spec.pod = claimant.pod_ref();
-    wanted.spec.since = Some(now());
+    claimant.take(&mut wanted.spec);
     Ok(match api.replace(&wanted).await? {
         WriteResult::Applied(passed) => Some(passed),
         WriteResult::Conflict => None,

@@ -26,8 +26,8 @@ pub struct Surroundings {
     pub neighbours: Vec<String>,
     /// The living attachments into whose pods a device moved.
     pub holders: Vec<Holder>,
-    /// A program or kernel module, other than a service, that uses the device by a queue pair; `None` too if the list of queue pairs cannot be
-    /// read. No pod has the device, so the user is on the host.
+    /// A program or kernel module, other than a service, that uses the device by a queue pair; `None` too if the list of
+    /// queue pairs cannot be read. No pod has the device, so the user is on the host.
     pub user: Option<User>,
     /// Whether the last active port may leave: the host needs none.
     pub spare: bool,
@@ -87,8 +87,8 @@ fn user(kernel: &mut dyn Kernel, found: &Found<'_>) -> Option<User> {
         }
     };
     let programs = programs(pairs.iter());
-    let users = pairs.iter().filter_map(|pair| User::of(pair, &programs));
-    users.into_iter().find(|user| !user.is_service())
+    let mut users = pairs.iter().filter_map(|pair| User::of(pair, &programs));
+    users.find(|user| !user.is_service())
 }
 
 /// The attachments of every network that have a moved RDMA device and whose namespace exists.

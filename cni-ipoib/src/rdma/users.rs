@@ -20,39 +20,45 @@ const SERVICES: [&str; 2] = ["ibacm", "srp_daemon"];
 pub enum User {
     /// A kernel module, by its name.
     Module(String),
-    /// A program, as text.
-    Program(String),
+    /// A program.
+    Program(Program),
+    /// A program without a name: its thread has ended, or the kernel does not name the thread.
+    Unnamed(Option<u32>),
+}
+
+/// A running program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// The name of its process (`/proc/PID/comm`).
+    pub name: String,
+    /// Its process ID.
+    pub process: u32,
 }
 
 impl User {
     /// The user that created `pair`; `None` if idle devices have such a queue pair. `programs` has the result of
     /// [`programs`].
-    pub fn of(pair: &QueuePair, programs: &BTreeMap<u32, String>) -> Option<Self> {
-        let thread = match &pair.creator {
-            Creator::Module(name) if IDLE.contains(&name.as_str()) => return None,
-            Creator::Module(name) => return Some(Self::Module(name.clone())),
-            Creator::Program(thread) => thread,
-        };
-        Some(Self::Program(match thread {
-            Some(thread) => match programs.get(thread) {
-                Some(program) => format!("the program {program}"),
-                None => format!("thread {thread}"),
-            },
-            None => "a program that the kernel does not name".to_owned(),
-        }))
+    pub fn of(pair: &QueuePair, programs: &BTreeMap<u32, Program>) -> Option<Self> {
+        match &pair.creator {
+            Creator::Module(name) if IDLE.contains(&name.as_str()) => None,
+            Creator::Module(name) => Some(Self::Module(name.clone())),
+            Creator::Program(thread) => {
+                let program = thread.and_then(|thread| programs.get(&thread));
+                Some(program.map_or(Self::Unnamed(*thread), |program| Self::Program(program.clone())))
+            }
+        }
     }
 
     /// Whether the node loses nothing if the device leaves this user: a service that only looks up addresses or targets.
     pub fn is_service(&self) -> bool {
-        let is_called = |text: &str, name: &&str| text.starts_with(&format!("the program {name} ("));
-        matches!(self, Self::Program(text) if SERVICES.iter().any(|name| is_called(text, name)))
+        matches!(self, Self::Program(program) if SERVICES.contains(&program.name.as_str()))
     }
 
     /// How the use ends.
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::Module(_) => "end its connections first",
-            Self::Program(_) => "end it first",
+            Self::Program(_) | Self::Unnamed(_) => "end it first",
         }
     }
 }
@@ -61,13 +67,15 @@ impl fmt::Display for User {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Module(name) => write!(f, "the kernel module {name}"),
-            Self::Program(text) => f.write_str(text),
+            Self::Program(Program { name, process }) => write!(f, "the program {name} (process {process})"),
+            Self::Unnamed(Some(thread)) => write!(f, "thread {thread}"),
+            Self::Unnamed(None) => f.write_str("a program that the kernel does not name"),
         }
     }
 }
 
-/// The names and processes of the programs that created `pairs`, by their threads. A thread that has ended has none.
-pub fn programs<'p>(pairs: impl Iterator<Item = &'p QueuePair>) -> BTreeMap<u32, String> {
+/// The programs that created `pairs`, by their threads. A thread that has ended has none.
+pub fn programs<'p>(pairs: impl Iterator<Item = &'p QueuePair>) -> BTreeMap<u32, Program> {
     let threads = pairs.filter_map(|pair| match pair.creator {
         Creator::Program(thread) => thread,
         Creator::Module(_) => None,
@@ -77,13 +85,16 @@ pub fn programs<'p>(pairs: impl Iterator<Item = &'p QueuePair>) -> BTreeMap<u32,
         .collect()
 }
 
-/// The name and the process of the program that has this thread, as text; `None` if the thread has ended.
-fn program(thread: u32) -> Option<String> {
+/// The program that has this thread; `None` if the thread has ended.
+fn program(thread: u32) -> Option<Program> {
     let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
     let mut lines = status.lines();
     let process = lines.find_map(|line| line.strip_prefix("Tgid:"))?.trim();
     let name = fs::read_to_string(format!("/proc/{process}/comm")).ok()?;
-    Some(format!("{} (process {process})", name.trim_end()))
+    Some(Program {
+        name: name.trim_end().to_owned(),
+        process: process.parse().ok()?,
+    })
 }
 
 #[cfg(test)]

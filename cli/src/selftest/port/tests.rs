@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::super::uses::queue_pairs::QueuePairs;
 use super::*;
+use cni_ipoib::rdma::users::Program;
 use cni_ipoib::select::{Load, RdmaPort};
 use common::netlink::{Creator, QueuePair};
 
@@ -82,10 +83,14 @@ fn a_port_that_a_program_uses_by_rdma_is_refused_with_the_program() {
             port: Some(port),
             creator: Creator::Program(Some(4711)),
         };
+        let program = Program {
+            name: "ib_write_bw".to_owned(),
+            process: 4710,
+        };
         let mut uses = Uses::default();
         uses.rdma = QueuePairs {
             devices: [("mlx5_ib0".to_owned(), Ok(vec![pair]))].into(),
-            programs: [(4711, "ib_write_bw (process 4710)".to_owned())].into(),
+            programs: [(4711, program)].into(),
         };
         uses
     };

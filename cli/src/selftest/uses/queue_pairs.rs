@@ -3,7 +3,7 @@
 //!
 //! Invariant: what counts as a use is what keeps the plugin from moving an RDMA device ([`cni_ipoib::rdma::users`]).
 
-use cni_ipoib::rdma::users::{User, programs};
+use cni_ipoib::rdma::users::{Program, User, programs};
 use common::cni::error::causes;
 use common::netlink::{Error, QueuePair, Rdma, Socket};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct QueuePairs {
     /// By the name of the device: its queue pairs, or why the kernel did not list them.
     pub devices: BTreeMap<String, Result<Vec<QueuePair>, String>>,
-    /// The names and processes of the programs that created them, by their threads.
-    pub programs: BTreeMap<u32, String>,
+    /// The programs that created them, by their threads.
+    pub programs: BTreeMap<u32, Program>,
 }
 
 impl QueuePairs {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
+use cni_ipoib::rdma::users::Program;
 use common::netlink::{Creator, QueuePair};
 use serde_json::json;
 
@@ -44,9 +45,13 @@ fn pairs(port: Option<u32>, creator: Creator) -> QueuePairs {
         (port, creator),
     ];
     let all = all.map(|(port, creator)| QueuePair { port, creator });
+    let program = Program {
+        name: "ib_write_bw".to_owned(),
+        process: 4710,
+    };
     QueuePairs {
         devices: [("mlx5_0".to_owned(), Ok(all.to_vec()))].into(),
-        programs: [(4711, "ib_write_bw (process 4710)".to_owned())].into(),
+        programs: [(4711, program)].into(),
     }
 }
 

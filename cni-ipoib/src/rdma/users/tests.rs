@@ -6,8 +6,13 @@ fn user(creator: Creator) -> Option<User> {
         port: Some(1),
         creator,
     };
-    let programs = [(4711, "ib_write_bw (process 4710)".to_owned())].into();
+    let programs = [(4711, named("ib_write_bw", 4710))].into();
     User::of(&pair, &programs)
+}
+
+fn named(name: &str, process: u32) -> Program {
+    let name = name.to_owned();
+    Program { name, process }
 }
 
 fn module(name: &str) -> Creator {
@@ -48,9 +53,9 @@ fn the_queue_pairs_of_an_idle_device_are_no_use() {
 
 #[test]
 fn a_service_that_only_looks_up_addresses_or_targets_keeps_no_device() {
-    let of = |text: &str| User::Program(text.to_owned()).is_service();
-    assert!(of("the program ibacm (process 12)") && of("the program srp_daemon (process 12)"));
-    assert!(!of("the program ibacm_tool (process 12)") && !of("thread 12"));
+    let of = |name: &str| User::Program(named(name, 12)).is_service();
+    assert!(of("ibacm") && of("srp_daemon"));
+    assert!(!of("ibacm_tool") && !User::Unnamed(Some(12)).is_service());
     assert!(!User::Module("ib_srp".to_owned()).is_service());
 }
 
@@ -58,14 +63,14 @@ fn a_service_that_only_looks_up_addresses_or_targets_keeps_no_device() {
 fn a_program_is_named_with_its_process_by_any_of_its_threads() {
     let process = std::process::id();
     let name = fs::read_to_string(format!("/proc/{process}/comm")).unwrap();
-    let named = std::thread::spawn(|| {
+    let looked_up = std::thread::spawn(|| {
         let path = fs::read_link("/proc/thread-self").unwrap();
         let thread = path.file_name().unwrap().to_str().unwrap().parse().unwrap();
         (thread, program(thread))
     });
-    let (thread, found) = named.join().unwrap();
+    let (thread, found) = looked_up.join().unwrap();
     assert_ne!(thread, process);
-    assert_eq!(found, Some(format!("{} (process {process})", name.trim_end())));
+    assert_eq!(found, Some(named(name.trim_end(), process)));
     let pairs = [Creator::Program(Some(u32::MAX)), Creator::Program(None)];
     let pairs = pairs.map(|creator| QueuePair { port: None, creator });
     assert!(programs(pairs.iter()).is_empty(), "their threads have ended");

@@ -6,7 +6,7 @@ use crate::choice::{any, intent, port_of};
 use crate::fabric::{
     address, cable, groups, network, pings, reaches, run, sa_delay, soon, without_subnet_manager,
 };
-use tests::{Conf, Node, json, traces::assert_same};
+use tests::{Conf, Node, Pod, json, traces::assert_same};
 
 /// A network in a partition in which the ports of the node have no link. The first child of a port in this partition joins
 /// the broadcast group of the partition. A child in the partition of its parent gets carrier without a join, because the
@@ -24,6 +24,31 @@ fn is_member() -> bool {
 fn whole_link(node: &Node, master: &str) -> Conf {
     let keys = json!({"master": master, "mode": "device", "hostAddresses": "restore"});
     network(node, &keys)
+}
+
+/// Two pods on `ib1` and `ib2`, and their networks. The second pod reaches the address, which is that of the first one.
+fn attached_pods(node: &Node) -> ([Pod<'_>; 2], [Conf; 2], String) {
+    let pods = [node.pod(), node.pod()];
+    let confs = ["ib1", "ib2"].map(|master| network(node, &json!({"master": master})));
+    let target = address(&pods[0].attach(&confs[0], "net1"), false);
+    pods[1].attach(&confs[1], "net1");
+    reaches(&pods[1], &target);
+    (pods, confs, target)
+}
+
+/// Asserts that ADD fails because the join of `net1` has no response, and that neither ADD nor DEL leaves anything.
+fn join_fails(node: &Node, pod: &Pod<'_>, conf: &Conf, cause: &str) {
+    let before = node.traces(&[pod]);
+    sa_delay(20_000);
+    let pieces = [
+        "net1 has no carrier after 10s",
+        cause,
+        "the subnet manager did not answer in time",
+    ];
+    pod.add(conf, "net1").refused(102, &pieces);
+    assert_same(&before, &node.traces(&[pod]), "after the failed ADD");
+    pod.detach(conf, "net1");
+    assert_same(&before, &node.traces(&[pod]), "after DEL");
 }
 
 #[test]
@@ -110,11 +135,7 @@ fn a_described_master_skips_a_port_without_a_subnet_manager_and_names_it() {
 #[test]
 fn a_pod_survives_the_absence_of_the_subnet_manager() {
     run(|node| {
-        let pods = [node.pod(), node.pod()];
-        let confs = ["ib1", "ib2"].map(|master| network(node, &json!({"master": master})));
-        let target = address(&pods[0].attach(&confs[0], "net1"), false);
-        pods[1].attach(&confs[1], "net1");
-        reaches(&pods[1], &target);
+        let (pods, confs, target) = attached_pods(node);
         without_subnet_manager(2);
         soon("the child has no carrier", || !pods[1].link("net1").carrier);
         cable(2, true);
@@ -148,20 +169,11 @@ fn add_waits_for_a_subnet_manager_that_answers_after_a_second() {
 fn an_unanswered_join_fails_with_the_cause_leaves_nothing_and_succeeds_later() {
     run(|node| {
         let (pod, other) = (node.pod(), node.pod());
-        let before = node.traces(&[&pod]);
         let conf = in_partition(node, "ib1");
         let joined = network(node, &json!({"master": "ib1"}));
         soon("the port has left the partition's groups", || !is_member());
-        sa_delay(20_000);
-        let pieces = [
-            "net1 has no carrier after 10s",
-            "it has not joined the broadcast group of partition 0x8001 through ib1",
-            "the subnet manager did not answer in time",
-        ];
-        pod.add(&conf, "net1").refused(102, &pieces);
-        assert_same(&before, &node.traces(&[&pod]), "after the failed ADD");
-        pod.detach(&conf, "net1");
-        assert_same(&before, &node.traces(&[&pod]), "after DEL");
+        let cause = "it has not joined the broadcast group of partition 0x8001 through ib1";
+        join_fails(node, &pod, &conf, cause);
         // The port has joined the group of its parent's partition, so this child needs no answer.
         other.attach(&joined, "net1");
         sa_delay(0);
@@ -177,16 +189,12 @@ fn an_unanswered_join_fails_with_the_cause_leaves_nothing_and_succeeds_later() {
 fn a_whole_link_whose_join_is_unanswered_returns_to_the_host() {
     run(|node| {
         let (pod, conf) = (node.pod(), whole_link(node, "ib1"));
-        let before = node.traces(&[&pod]);
-        sa_delay(20_000);
-        let pieces = [
-            "net1 has no carrier after 10s",
-            "the subnet manager did not answer in time",
-        ];
-        pod.add(&conf, "net1").refused(102, &pieces);
-        assert_same(&before, &node.traces(&[&pod]), "after the failed ADD");
-        pod.detach(&conf, "net1");
-        assert_same(&before, &node.traces(&[&pod]), "after DEL");
+        join_fails(
+            node,
+            &pod,
+            &conf,
+            "it has not joined the broadcast group of its partition",
+        );
         sa_delay(0);
         pod.attach(&conf, "net1");
         pod.check(&conf, "net1").done();
@@ -198,11 +206,7 @@ fn a_whole_link_whose_join_is_unanswered_returns_to_the_host() {
 #[test]
 fn a_pod_survives_a_pulled_cable_and_can_be_detached_without_it() {
     run(|node| {
-        let pods = [node.pod(), node.pod()];
-        let confs = ["ib1", "ib2"].map(|master| network(node, &json!({"master": master})));
-        let target = address(&pods[0].attach(&confs[0], "net1"), false);
-        pods[1].attach(&confs[1], "net1");
-        reaches(&pods[1], &target);
+        let (pods, confs, target) = attached_pods(node);
         cable(2, false);
         soon("the child has no carrier", || !pods[1].link("net1").carrier);
         assert!(!pings(&pods[1], &target));

@@ -145,10 +145,10 @@ fn place(meta: &Metadata) -> String {
 /// If no call waits for one within a minute, or if there is no such file.
 #[cfg(any(test, feature = "testing"))]
 pub fn wait_until_awaited(path: &Path) {
-    let inode = format!(
-        ":{}",
-        fs::metadata(path).map(|meta| meta.ino()).unwrap_or_default()
-    );
+    let Ok(meta) = fs::metadata(path) else {
+        panic!("{} does not exist", path.display());
+    };
+    let inode = format!(":{}", meta.ino());
     let is_waiter =
         |line: &str| line.contains("-> FLOCK") && line.split(' ').any(|word| word.ends_with(&inode));
     let started = std::time::Instant::now();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The other children of a parent: beside them the kernel may refuse a new child, or the new child may change them.
+//! Compares a new child with the other children of its parent. The kernel may refuse the new child because of them, or
+//! change them.
 //!
 //! Source: `drivers/net/macvlan.c` and `drivers/net/ipvlan/ipvlan_main.c`. Both drivers register the receive handler of
 //! the parent, of which a link has one (EBUSY). A macvlan child in mode passthru has its parent alone (EINVAL). A new

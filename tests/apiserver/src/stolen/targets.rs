@@ -353,8 +353,12 @@ pub(super) fn inside_a_block(thief: &Identity) -> (String, Value) {
 pub(super) fn forged(thief: &Identity, namespace: &str) -> Vec<(String, Value)> {
     let own = serde_json::to_value(&thief.node).unwrap();
     let victim = json!({ "node": VICTIM, "nodeUID": "u" });
-    let mut of_victim = block(98, &victim, "Active");
-    of_victim["spec"]["epoch"] = json!(1);
+    // Each block breaks one rule only.
+    let claim = |third, owner, state, epoch: u8| {
+        let mut object = block(third, owner, state);
+        object["spec"]["epoch"] = json!(epoch);
+        (format!("{GROUP}/ipblocks"), object)
+    };
     let pods = format!("/api/v1/namespaces/{namespace}/pods/rdmanet-agent-{VICTIM}");
     let token = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": { "audiences": null } });
     let account = |name: &str| format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token");
@@ -364,9 +368,10 @@ pub(super) fn forged(thief: &Identity, namespace: &str) -> Vec<(String, Value)> 
         "action": "Watch", "reason": "LinkDown", "type": "Warning", "note": "forged", "regarding": { "kind": "Node", "name": VICTIM },
     });
     vec![
-        (format!("{GROUP}/ipblocks"), of_victim),
-        (format!("{GROUP}/ipblocks"), block(97, &own, "Orphaned")),
-        (format!("{GROUP}/ipblocks"), block(96, &own, "Shared")),
+        claim(98, &victim, "Active", 1),
+        claim(97, &own, "Orphaned", 1),
+        claim(96, &own, "Shared", 1),
+        claim(95, &own, "Active", 2),
         (
             format!("{GROUP}/ipaddresses"),
             address(98, &victim, "Bound", None),

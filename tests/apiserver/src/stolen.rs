@@ -2,6 +2,12 @@
 //! A stolen token of one node's agent. The tests send every write and read that could harm another node, as plain HTTP
 //! requests: kubectl reads before it patches, so it never sends some of them.
 //!
+//! Each request is first a dry run of an administrator. If the dry run succeeds and changes the object, the API server must
+//! answer 403 to the thief. If the dry run fails, the schema or a rule of a definition refuses the request to everybody, so
+//! the request shows nothing about rights and policies. Each change must therefore work for an administrator on at least
+//! one object of the kind, except those of `targets::refused_to_all`. So must each object of `targets::forged`, except the
+//! binding of a pod.
+//!
 //! Invariant: after each request every object outside the thief's node is unchanged, and all except pools have the same
 //! version. There are three exceptions, and the tests show how far each goes:
 //! - The thief can bind an address that is Kept for a pod of a `StatefulSet` to its own node, for the same pod. An agent
@@ -16,6 +22,7 @@ use http::{Method, StatusCode};
 use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
 use targets::Target;
 
 /// The node whose token is stolen.
@@ -146,6 +153,104 @@ fn ends(there: &Value) -> Vec<Try> {
     vec![end("", &plain), end("", &exact), end("/status", &plain)]
 }
 
+/// The object without what the API server counts on each write.
+fn uncounted(mut object: Value) -> Value {
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        for counted in ["managedFields", "resourceVersion", "generation"] {
+            metadata.remove(counted);
+        }
+    }
+    object
+}
+
+/// Whether the request of an administrator succeeds and changes `there`. It is a dry run, so it stores nothing.
+async fn works_for_admin(admin: &Client, path: &str, there: &Value, one: &Try) -> bool {
+    let mut body = one.body.clone();
+    let mut path = path.to_owned();
+    if one.method == Method::DELETE {
+        // The API server ignores the query of a DELETE that has a body.
+        body["dryRun"] = json!(["All"]);
+    } else {
+        path += if path.contains('?') {
+            "&dryRun=All"
+        } else {
+            "?dryRun=All"
+        };
+    }
+    let (status, text) = send(admin, one.method.clone(), &path, one.kind, &body).await;
+    status.is_success()
+        && (one.method == Method::DELETE
+            || uncounted(serde_json::from_str(&text).unwrap()) != uncounted(there.clone()))
+}
+
+/// The results of requests against objects of other nodes.
+#[derive(Default)]
+struct Results {
+    /// The number of requests.
+    count: usize,
+    /// A sentence for each request that the API server should have refused.
+    harm: Vec<String>,
+    /// The kind of an object and a change of it: whether the change works for an administrator on an object of the kind.
+    works: BTreeMap<(String, String), bool>,
+}
+
+impl Results {
+    /// Sends a request that is one way to make `change`: as a dry run of an administrator, then as the thief. `before` is
+    /// the object; it is read again after the request.
+    async fn attempt(
+        &mut self,
+        [admin, thief]: [&Client; 2],
+        target: &str,
+        before: &mut Value,
+        (change, one): (&str, Try),
+    ) {
+        let path = format!("{target}{}", one.tail);
+        let works = works_for_admin(admin, &path, before, &one).await;
+        let kind = before["kind"].as_str().unwrap().to_owned();
+        *self.works.entry((kind, change.to_owned())).or_default() |= works;
+        let (status, text) = send(thief, one.method.clone(), &path, one.kind, &one.body).await;
+        let now = targets::read(admin, target).await;
+        self.count += 1;
+        if now != *before || (works && status != StatusCode::FORBIDDEN) {
+            let changed = if now == *before { "unchanged" } else { "CHANGED" };
+            let short: String = text.chars().take(200).collect();
+            self.harm.push(format!(
+                "{} {path} ({}) is answered {status}, object {changed}: {} {short}",
+                one.method, one.kind, one.body
+            ));
+            *before = now;
+        }
+    }
+
+    /// Sends every request that could apply `change`.
+    async fn apply(&mut self, clients: [&Client; 2], target: &str, before: &mut Value, change: &Value) {
+        for one in ways(&before.clone(), change) {
+            self.attempt(clients, target, before, (&change.to_string(), one))
+                .await;
+        }
+    }
+
+    /// Fails if a request did harm, or if other changes than those of `refused` work for no administrator.
+    fn check(&self, refused: &BTreeSet<(String, String)>) {
+        assert!(
+            self.harm.is_empty(),
+            "{} requests change what is not the node's, or are not answered 403:\n{}",
+            self.harm.len(),
+            self.harm.join("\n")
+        );
+        let ineffective = self
+            .works
+            .iter()
+            .filter(|(_, works)| !**works)
+            .map(|(change, _)| change.clone());
+        assert_eq!(
+            &ineffective.collect::<BTreeSet<_>>(),
+            refused,
+            "changes that the API server does not make for an administrator either"
+        );
+    }
+}
+
 /// The thief reads a Pod of another node by its name, and nothing else of it. Returns the number of requests.
 async fn reads_of_a_pod(admin: &Client, client: &Client) -> usize {
     objects::account(admin, "default", "default").await;
@@ -170,21 +275,24 @@ async fn reads_of_a_pod(admin: &Client, client: &Client) -> usize {
     1 + tails.len()
 }
 
-/// Uses the two exceptions. Returns the number of requests.
-async fn exceptions(admin: &Client, client: &Client, thief: &Identity) -> usize {
-    let (kept, bound) = targets::kept_and_bound(admin, thief).await;
-    let there = targets::read(admin, &kept).await;
-    let mut refused = 0;
+/// Combines the binding of a kept address with changes that the thief must not make.
+async fn bindings(clients: [&Client; 2], kept: &str, bound: &Value, results: &mut Results) {
+    let mut there = targets::read(clients[0], kept).await;
     for (key, value) in targets::with_a_binding() {
         let mut change = bound.clone();
         change["spec"][key] = value;
-        for one in ways(&there, &change) {
-            refused += 1;
-            let path = format!("{kept}{}", one.tail);
-            send(client, one.method, &path, one.kind, &one.body).await;
-            assert_eq!(targets::read(admin, &kept).await, there, "{path}: {}", one.body);
-        }
+        results.apply(clients, kept, &mut there, &change).await;
     }
+}
+
+/// Uses the two exceptions. Returns the number of requests.
+async fn exceptions(
+    admin: &Client,
+    client: &Client,
+    thief: &Identity,
+    (kept, bound): (String, Value),
+) -> usize {
+    let there = targets::read(admin, &kept).await;
     let (status, text) = send(
         client,
         Method::PATCH,
@@ -211,7 +319,7 @@ async fn exceptions(admin: &Client, client: &Client, thief: &Identity) -> usize 
     );
     assert_eq!(targets::read(admin, &path).await["spec"], address["spec"]);
     assert_eq!(targets::read(admin, &block).await, there);
-    refused + 2 + reads_of_a_pod(admin, client).await
+    2 + reads_of_a_pod(admin, client).await
 }
 
 /// Sends all requests with the token of the node `THIEF`, whose agents run in `namespace`. Returns the number of
@@ -225,45 +333,33 @@ pub async fn try_everything(server: &Server, namespace: &str) -> usize {
     let targets = targets::create(&admin, &thief, namespace).await;
     let client = server.with_token(&thief.token).await;
     targets::normal_requests(&client, &thief).await;
-    let (mut count, mut harm) = (0, Vec::new());
+    let mut results = Results::default();
     let mut before = targets::snapshot(&admin, &targets).await;
     for target in &targets {
-        let there = before[&target.path].clone();
-        let mut tries: Vec<Try> = target
-            .changes
-            .iter()
-            .flat_map(|change| ways(&there, change))
-            .collect();
-        tries.extend(ends(&there));
-        for one in tries {
-            count += 1;
-            let path = format!("{}{}", target.path, one.tail);
-            let (status, text) = send(&client, one.method.clone(), &path, one.kind, &one.body).await;
-            let now = targets::read(&admin, &target.path).await;
-            if now != before[&target.path] {
-                let short: String = text.chars().take(200).collect();
-                harm.push(format!(
-                    "{} {path} ({}) is answered {status}: {} {short}",
-                    one.method, one.kind, one.body
-                ));
-                before.insert(target.path.clone(), now);
-            }
+        let there = before.get_mut(&target.path).unwrap();
+        for change in &target.changes {
+            results
+                .apply([&admin, &client], &target.path, there, change)
+                .await;
+        }
+        for one in ends(there) {
+            results
+                .attempt([&admin, &client], &target.path, there, ("DELETE", one))
+                .await;
         }
     }
-    assert!(
-        harm.is_empty(),
-        "{} requests change what is not the node's:\n{}",
-        harm.len(),
-        harm.join("\n")
-    );
+    let exception = targets::kept_and_bound(&admin, &thief).await;
+    bindings([&admin, &client], &exception.0, &exception.1, &mut results).await;
+    results.check(&targets::refused_to_all(&exception.1));
+    let mut count = results.count;
     count += collections(&client, &targets).await;
-    count += made(&client, &thief, namespace).await;
+    count += made(&admin, &client, &thief, namespace).await;
     count += read(&client, namespace).await;
     let after = targets::snapshot(&admin, &targets).await;
     for (path, there) in &mut before {
         assert_eq!(after[path], *there, "{path}");
     }
-    count + exceptions(&admin, &client, &thief).await
+    count + exceptions(&admin, &client, &thief, exception).await
 }
 
 /// Requests for all objects of a kind at once.
@@ -281,14 +377,19 @@ async fn collections(client: &Client, targets: &[Target]) -> usize {
 }
 
 /// Requests that create objects the thief may not create.
-async fn made(client: &Client, thief: &Identity, namespace: &str) -> usize {
+async fn made(admin: &Client, client: &Client, thief: &Identity, namespace: &str) -> usize {
     let all = targets::forged(thief, namespace);
     for (path, body) in &all {
+        let dry = format!("{path}?dryRun=All");
+        let (status, text) = send(admin, Method::POST, &dry, "application/json", body).await;
+        if path.ends_with("/binding") {
+            // The pod has a node, and nothing changes the node of a pod.
+            assert_eq!(status, StatusCode::CONFLICT, "POST {dry} {body}: {text}");
+        } else {
+            assert_eq!(status, StatusCode::CREATED, "POST {dry} {body}: {text}");
+        }
         let (status, text) = send(client, Method::POST, path, "application/json", body).await;
-        assert!(
-            status.is_client_error(),
-            "POST {path} {body} is answered {status}: {text}"
-        );
+        assert_eq!(status, StatusCode::FORBIDDEN, "POST {path} {body}: {text}");
     }
     all.len()
 }

@@ -6,7 +6,7 @@ use crate::Identity;
 use http::Method;
 use kube::Client;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const GROUP: &str = "/apis/rdmanet.io/v1alpha1";
 
@@ -97,7 +97,6 @@ fn of_metadata() -> Vec<Value> {
     vec![
         json!({ "metadata": { "labels": { "stolen": "yes" } } }),
         json!({ "metadata": { "finalizers": ["example.com/stays"] } }),
-        json!({ "metadata": { "finalizers": null } }),
         json!({ "metadata": { "ownerReferences": gone_node } }),
     ]
 }
@@ -139,6 +138,7 @@ fn of_pool() -> Vec<Value> {
     let ranges = json!([{ "subnet": "10.78.0.0/16" }]);
     let mut all = of_metadata();
     all.extend([
+        json!({ "metadata": { "finalizers": null } }),
         json!({ "spec": { "priority": 9 } }),
         json!({ "spec": { "ranges": ranges, "routes": through_me } }),
         json!({ "status": { "accepted": { "ranges": ranges, "routes": through_me } } }),
@@ -167,6 +167,23 @@ fn of_node() -> Vec<Value> {
         json!({ "spec": { "unschedulable": true } }),
     ]);
     all
+}
+
+/// The changes, each with the kind of its object, that the rules of the definitions refuse to administrators too. `bound` is
+/// the binding of a kept address.
+pub(super) fn refused_to_all(bound: &Value) -> BTreeSet<(String, String)> {
+    let [mut of_pool, mut of_address] = [bound.clone(), bound.clone()];
+    of_pool["spec"]["pool"] = json!("other");
+    of_address["spec"]["address"] = json!("10.77.200.51");
+    [
+        ("IPBlock", json!({ "spec": { "pool": "other" } })),
+        ("IPBlock", json!({ "spec": { "epoch": 99 } })),
+        ("IPAddress", json!({ "spec": { "pool": "other" } })),
+        ("IPAddress", of_pool),
+        ("IPAddress", of_address),
+    ]
+    .map(|(kind, change)| (kind.to_owned(), change.to_string()))
+    .into()
 }
 
 /// Creates the objects that the thief attacks.

@@ -98,8 +98,15 @@ drop_pods() {
 	done
 }
 
-# perf_listens [in_pod NAMESPACE]: a server of perftest waits for its client.
-perf_listens() { [[ -n $("$@" ss -Hltn 'sport = :18515') ]]; }
+# listens PORT [in_pod NAMESPACE]: a server waits for its client on this TCP port.
+listens() {
+	local port=$1
+	shift
+	[[ -n $("$@" ss -Hltn "sport = :$port") ]]
+}
+
+# perf_listens [in_pod NAMESPACE]: the same of a server of perftest.
+perf_listens() { listens 18515 "$@"; }
 
 # perf PROGRAM OPTION...: runs a server on softib0 and a client on softib1; both must succeed.
 perf() {
@@ -151,7 +158,7 @@ ipoib_cases() {
 	holds "two pods on two HCAs reach each other over IPoIB" soon pings a 10.0.0.3
 	holds "the children report the port's MTU after the join" \
 		all '[[ $(ip -n a -j link show net1 | jq ".[0].mtu") == 4092 ]]'
-	holds "a packet larger than the MTU arrives in fragments" in_pod a ping -q -c 1 -W 2 -s 9000 10.0.0.3
+	holds "a packet larger than the MTU arrives in fragments" soon in_pod a ping -q -c 1 -W 2 -s 9000 10.0.0.3
 	ip -n a addr add fd00::1/64 dev net1 nodad
 	ip -n c addr add fd00::3/64 dev net1 nodad
 	# No other host joins this group, so its only member is its owner.
@@ -177,6 +184,9 @@ ipoib_cases() {
 	drop_pods a c
 }
 
+# Whether a queue pair of type RC exists.
+connected_queue_pairs() { rdma resource show qp | grep 'type RC'; }
+
 connected_mode_cases() {
 	pod a ib0 10.0.0.1/24 mode connected
 	pod b ib1 10.0.0.2/24 mode connected
@@ -186,10 +196,9 @@ connected_mode_cases() {
 	holds "connected mode carries 60000 octets in one packet" \
 		soon in_pod a ping -q -c 1 -W 1 -M do -s 60000 10.0.0.2
 	# ipoib destroys a link's completion queues without waiting for the work that ends its connections; it then
-	# warns and leaks them. Setting the link down first starts that work.
-	ip -n a link set net1 down
-	ip -n b link set net1 down
-	sleep 1
+	# warns and leaks them. Setting the link down first starts that work. Each connection is a queue pair.
+	holds "connected mode has queue pairs of type RC, which end after the links go down" \
+		all connected_queue_pairs 'ip -n a link set net1 down' 'ip -n b link set net1 down' 'soon no connected_queue_pairs'
 	drop_pods a b
 }
 
@@ -212,8 +221,9 @@ link_cases() {
 		'ibstat softib1 | grep -q "State: Initializing"' 'smpquery -C softib1 -D portinfo 0 1 | grep -q "LinkState.*Initialize"'
 	holds "such a port has no LID and no subnet manager" \
 		all '[[ $(port_lids softib1) == "LINK_UP $(no_lid ib1) 0" ]]'
-	holds "such a port carries nothing, has no memberships, and gets no answer of the subnet administrator" \
-		all 'no pings a 10.0.0.2' 'no eval "groups | grep -q softib1"' 'no saquery -C softib1 -t 1000 -s'
+	# On a healthy port saquery fails too, because the subnet administrator refuses its query.
+	holds "such a port carries nothing, has no memberships, and has no subnet administrator" \
+		all 'no pings a 10.0.0.2' 'no eval "groups | grep -q softib1"' 'fails_with "No SM/SA found" saquery -C softib1 -t 1000 -s'
 	echo 1 >"$(hca 1)/link"
 	holds "a subnet manager that starts brings port, LID, carrier, memberships and traffic" \
 		all 'soon port_state softib1 ACTIVE' '[[ $(port_lids softib1) == "LINK_UP 3 1" ]]' 'soon carrier b net1' \
@@ -257,12 +267,31 @@ pkey_cases() {
 	server_options=(--pkey_index 0) client_options=(--pkey_index 1)
 	holds "an RC queue pair gets no data from another partition" \
 		all 'no perf ib_write_bw -n 5' 'grep -qi "status 12\|retry" /tmp/client'
-	holds "a UD queue pair gets no data from another partition" \
-		no eval 'timeout 8 ib_send_bw -d softib0 -F -c UD -n 5 --pkey_index 0 & sleep 0.7; timeout 8 ib_send_bw -d softib1 -F -c UD -n 5 --pkey_index 1 localhost; wait %%'
+	holds "a UD queue pair gets no data from another partition" no_datagram_of_another_partition
 	server_options=(--pkey_index 1)
 	holds "UD queue pairs of one partition exchange datagrams" perf ib_send_bw -c UD -n 50
 	holds "RC queue pairs of one partition exchange data" perf ib_write_bw -n 50
 	server_options=() client_options=()
+}
+
+pkey_violations() { smpquery -C softib0 -D portinfo 0 1 | sed -n 's/^PkeyViolations:[.]*//p'; }
+
+# The port of the server must have rejected each datagram of the client, and the server must still wait for the first one.
+no_datagram_of_another_partition() {
+	local before server client status=0
+	before=$(pkey_violations)
+	ib_send_bw -d softib0 -F -c UD -n 5 --pkey_index 0 >/tmp/server 2>&1 &
+	server=$!
+	soon perf_listens || { cat /tmp/server; kill "$server"; return 1; }
+	ib_send_bw -d softib1 -F -c UD -n 5 --pkey_index 1 localhost >/tmp/client 2>&1 &
+	client=$!
+	soon eval '(( $(pkey_violations) >= before + 5 ))' && kill -0 "$server" || status=1
+	kill "$server"
+	# The client ends with its server.
+	wait "$server" "$client"
+	echo "$before violations before, $(pkey_violations) after"
+	cat /tmp/server /tmp/client
+	return "$status"
 }
 
 verbs_cases() {
@@ -301,12 +330,12 @@ cable_pulled_under_rc() {
 }
 
 rping_between_pods() {
-	in_pod a timeout 20 rping -s -a 10.0.0.1 -C 3 >/tmp/server 2>&1 &
-	sleep 1
-	in_pod b timeout 20 rping -c -a 10.0.0.1 -C 3 -v >/tmp/client 2>&1
-	local status=$?
+	in_pod a timeout 60 rping -s -a 10.0.0.1 -C 3 >/tmp/server 2>&1 &
+	local server=$!
+	# The client is rejected until the server listens.
+	soon eval 'in_pod b timeout 20 rping -c -a 10.0.0.1 -C 3 -v >/tmp/client 2>&1'
 	cat /tmp/client
-	((status == 0)) && grep -q 'ping data: rdma-ping-2' /tmp/client
+	wait "$server" && grep -q 'ping data: rdma-ping-2' /tmp/client
 }
 
 # mckey exits before it has sent all of its messages; on a busy machine perhaps before the first one. So the sender
@@ -325,10 +354,10 @@ mckey_between_pods() {
 }
 
 udaddy_between_pods() {
-	in_pod a timeout 20 udaddy -b 10.0.0.1 -C 4 >/tmp/server 2>&1 &
+	in_pod a timeout 60 udaddy -b 10.0.0.1 -C 4 >/tmp/server 2>&1 &
 	local server=$!
-	sleep 1
-	in_pod b timeout 20 udaddy -s 10.0.0.1 -C 4 >/tmp/client 2>&1 || { cat /tmp/client; return 1; }
+	# The client is rejected until the server listens.
+	soon eval 'in_pod b timeout 20 udaddy -s 10.0.0.1 -C 4 >/tmp/client 2>&1' || { cat /tmp/client; return 1; }
 	wait "$server"
 }
 
@@ -356,7 +385,8 @@ shortened_delay() {
 	sa_delay 60000
 	saquery -C softib0 -t 90000 -s >/tmp/client 2>&1 &
 	client=$!
-	sleep 1
+	# saquery polls for the response (system call 7) after it has sent the query.
+	soon grep -q '^7 ' "/proc/$client/syscall" || { cat /tmp/client; kill "$client"; sa_delay 0; return 1; }
 	sa_delay 0
 	wait "$client"
 	cat /tmp/client
@@ -510,7 +540,7 @@ accelerated_cases() {
 	holds "moved children of one accelerated HCA reach each other" soon pings a 10.0.0.2
 	holds "moved children of two accelerated HCAs reach each other" soon pings a 10.0.0.3
 	holds "an accelerated and a plain HCA reach each other, in both directions" all 'soon pings a 10.0.0.4' 'soon pings d 10.0.0.3'
-	holds "a broadcast reaches the pods of both kinds" broadcast_from_a
+	holds "a broadcast reaches the pods of both kinds" soon broadcast_from_a
 	holds "TCP carries a megabyte from an accelerated pod to a plain one" megabyte a d 10.0.0.4
 	holds "TCP carries a megabyte from a plain pod to an accelerated one" megabyte d a 10.0.0.1
 	pod e ib0 10.0.1.1/24 pkey 0x8001
@@ -557,7 +587,7 @@ megabyte() {
 	want=$(sha256sum </tmp/sent)
 	in_pod "$2" timeout 30 busybox nc -l -p 7000 >/tmp/got < <(sleep 30) &
 	local server=$!
-	sleep 0.5
+	soon listens 7000 in_pod "$2" || return
 	in_pod "$1" timeout 30 bash -c "cat /tmp/sent >/dev/tcp/$3/7000" || return
 	wait "$server"
 	got=$(sha256sum </tmp/got)

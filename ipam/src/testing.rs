@@ -103,7 +103,7 @@ pub(crate) struct FaultyDisk {
     pub(crate) fault: Cell<Fault>,
     pub(crate) changes: Cell<usize>,
     pub(crate) shared: Cell<Option<&'static str>>,
-    /// How many more files fit; `None` is unlimited. A removed file makes room for another.
+    /// How many more files and directories fit; `None` is unlimited. A removed file makes room for one.
     pub(crate) room: Cell<Option<usize>>,
     /// How many names of directories were read.
     pub(crate) listed: Cell<usize>,
@@ -132,6 +132,16 @@ impl FaultyDisk {
     fn require_readable(&self, path: &Path) -> io::Result<()> {
         if self.unreadable.get().iter().any(|name| path.ends_with(name)) {
             return Err(io::Error::from_raw_os_error(nix::libc::EIO));
+        }
+        Ok(())
+    }
+
+    /// Takes the room of one file or directory, unless `path` exists.
+    fn take_room(&self, path: &Path) -> io::Result<()> {
+        if let Some(room) = self.room.get().filter(|_| !path.exists()) {
+            let left = room.checked_sub(1);
+            self.room
+                .set(Some(left.ok_or(io::Error::from_raw_os_error(nix::libc::ENOSPC))?));
         }
         Ok(())
     }
@@ -185,11 +195,7 @@ impl Disk for FaultyDisk {
     }
 
     fn create(&self, path: &Path, content: &[u8]) -> io::Result<()> {
-        if let Some(room) = self.room.get().filter(|_| !path.exists()) {
-            let left = room.checked_sub(1);
-            self.room
-                .set(Some(left.ok_or(io::Error::from_raw_os_error(nix::libc::ENOSPC))?));
-        }
+        self.take_room(path)?;
         let half = || drop(NodeDisk.create(path, &content[..content.len() / 2]));
         self.change(true, || NodeDisk.create(path, content), half)
     }
@@ -222,6 +228,7 @@ impl Disk for FaultyDisk {
     }
 
     fn make_directory(&self, path: &Path) -> io::Result<()> {
+        self.take_room(path)?;
         self.change(true, || NodeDisk.make_directory(path), || ())
     }
 

@@ -17,9 +17,9 @@ use super::lease::{Lease, ended, is_without_del};
 use super::{Locked, Store, lease_name};
 use common::cni::{Attachment, Error};
 use std::hash::{BuildHasher, RandomState};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// An address whose lease has ended, while its object in the cluster still exists.
@@ -98,26 +98,35 @@ impl Locked<'_> {
     /// # Errors
     /// [`common::cni::Code::IO`].
     pub fn begin_asking(&self, owner: &Attachment, request: &RequestId) -> Result<(), Error> {
+        let path = self.store.asking_path(owner);
+        let written = match self.write_request(&path, request) {
+            // Addresses that have finished resting have a block each.
+            Err((_, _, e)) if is_full(&e) && self.sweep(usize::MAX) > 0 => self.write_request(&path, request),
+            written => written,
+        };
+        written.map_err(|(action, of, e)| {
+            // The file may be there without its content.
+            let _ = self.store.node.disk.unlink(&path);
+            failed(action, &of, &e)
+        })
+    }
+
+    /// Writes the file of a request, and makes the directories of its beginning and its end. An error names its action and its path.
+    fn write_request(
+        &self,
+        path: &Path,
+        request: &RequestId,
+    ) -> Result<(), (&'static str, PathBuf, io::Error)> {
         let disk = self.store.node.disk;
         for directory in [
             self.store.boot.join("asking"),
             self.store.network.join("releases"),
         ] {
             disk.make_directory(&directory)
-                .map_err(|e| failed("make the directory", &directory, &e))?;
+                .map_err(|e| ("make the directory", directory, e))?;
         }
-        let path = self.store.asking_path(owner);
-        let write = || disk.create(&path, request.0.as_bytes());
-        let written = match write() {
-            // Addresses that have finished resting have a block each.
-            Err(e) if is_full(&e) && self.sweep(usize::MAX) > 0 => write(),
-            written => written,
-        };
-        written.map_err(|e| {
-            // The file may be there without its content.
-            let _ = disk.unlink(&path);
-            failed("write", &path, &e)
-        })
+        disk.create(path, request.0.as_bytes())
+            .map_err(|e| ("write", path.to_owned(), e))
     }
 
     /// Whether `owner` may still use the answer to its request.

@@ -238,9 +238,10 @@ fn the_addresses_of_two_answers_make_one_lease() {
 
 #[test]
 fn a_request_on_a_full_disk_removes_rested_addresses() {
-    let fixture = fixture(&pool("rail0", &["10.0.0.32/30"]));
+    let fixture = fixture(&pool("rail0", &["10.0.0.32/29"]));
     let agent = Agent::start(&fixture, |_| Some(addresses(&["10.0.0.200"])));
-    for id in ["b", "c", "d"] {
+    // The first request of a boot makes two directories and a file, and the lease takes two files.
+    for id in ["b", "c", "d", "e", "f"] {
         fixture.add(id);
         fixture.del(id).unwrap();
     }

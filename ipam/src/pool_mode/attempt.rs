@@ -47,6 +47,18 @@ pub(super) struct AgentReplies {
 }
 
 impl AgentReplies {
+    /// The agent allocates the addresses of these families, and of those that it named before.
+    fn add_families(&mut self, mut families: Vec<Family>) {
+        if let Some(Source::Agent(named)) = &self.source {
+            if named.is_empty() || families.is_empty() {
+                families.clear();
+            } else {
+                families.extend(named);
+            }
+        }
+        self.source = Some(Source::Agent(families));
+    }
+
     /// Adds the addresses of an answer. Another family may have been requested before.
     fn grant(&mut self, addresses: Vec<IpAddr>) {
         for ip in addresses {
@@ -170,7 +182,7 @@ impl<'a> Attempt<'a> {
             match reply.map_err(|e| need.refused(without_name(self.name, e)))? {
                 Reply::Local if verb == Verb::Allocate => replies.source = Some(Source::Blocks),
                 Reply::Local => replies.refreshed = true,
-                Reply::Allocate { families } => replies.source = Some(Source::Agent(families)),
+                Reply::Allocate { families } => replies.add_families(families),
                 Reply::Addresses { addresses } => replies.grant(addresses),
                 other => {
                     return Err(Error::new(

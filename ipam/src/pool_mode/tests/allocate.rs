@@ -236,6 +236,37 @@ fn the_addresses_of_two_answers_make_one_lease() {
     assert_eq!(verbs, [Verb::Allocate, Verb::Claim, Verb::Allocate]);
 }
 
+/// IPv4 is short first. Another ADD takes the last IPv6 address while the first claim is answered.
+#[test]
+fn both_families_come_from_the_agent_if_they_become_short_in_turn() {
+    let mut file = pool("rail0", &["fd00::10/128"]);
+    file.ranges.push(range("fd00::/64"));
+    let fixture = fixture(&file);
+    let dir = fixture.data_dir().to_owned();
+    let agent = Agent::start(&fixture, move |request| {
+        let address = |family: &Family| match family {
+            Family::V4 => ip("10.0.0.200"),
+            Family::V6 => ip("fd00::77"),
+        };
+        Some(match request.verb {
+            Verb::Claim => {
+                file.blocks.clear();
+                write(&dir, &file);
+                Reply::Allocate {
+                    families: request.families.clone(),
+                }
+            }
+            Verb::Allocate => Reply::Addresses {
+                addresses: request.families.iter().map(address).collect(),
+            },
+            _ => Reply::Done,
+        })
+    });
+    assert_eq!(fixture.add("a"), ["10.0.0.200", "fd00::77"]);
+    let verbs: Vec<Verb> = agent.end().iter().map(|request| request.verb).collect();
+    assert_eq!(verbs, [Verb::Claim, Verb::Claim, Verb::Allocate]);
+}
+
 #[test]
 fn a_request_on_a_full_disk_removes_rested_addresses() {
     let fixture = fixture(&pool("rail0", &["10.0.0.32/29"]));

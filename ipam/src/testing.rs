@@ -20,6 +20,9 @@ use tempfile::TempDir;
 /// The boot id of every fixture, and the one in which the blocks of [`pool_file`] were confirmed.
 pub(crate) const BOOT_ID: &str = "00b00710-0000-4000-8000-000000000001";
 
+/// The limit of a wait that ends earlier, unless something hangs.
+pub(crate) const HANG: Duration = Duration::from_secs(60);
+
 /// A pool of 10.0.0.0/24 without gateway, of which this node has `blocks`, all active.
 pub(crate) fn pool_file(name: &str, blocks: &[&str]) -> PoolFile {
     let active = |cidr: &&str| block(cidr, BlockState::Active);
@@ -308,10 +311,10 @@ impl Fixture {
             plugin: RdmaIpam {
                 disk,
                 clock,
-                lock_wait: Duration::from_millis(900),
+                lock_wait: HANG,
                 agent: crate::agent::Client {
                     socket: dir.path().join("agent.sock"),
-                    limit: Duration::from_secs(1),
+                    limit: HANG,
                 },
             },
             ipam,
@@ -397,7 +400,7 @@ impl Fixture {
         Node {
             disk: &self.plugin.disk,
             clock: &self.plugin.clock,
-            lock_wait: Duration::from_millis(200),
+            lock_wait: HANG,
         }
     }
 

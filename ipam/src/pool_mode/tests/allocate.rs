@@ -362,7 +362,8 @@ fn del_stops_a_running_add_from_using_the_agents_answer() {
 
 #[test]
 fn an_agent_that_does_not_answer_leaves_nothing() {
-    let fixture = fixture(&pool("rail0", &["10.0.0.32/30"]));
+    let mut fixture = fixture(&pool("rail0", &["10.0.0.32/30"]));
+    fixture.plugin.agent.limit = Duration::from_secs(1);
     let agent = Agent::start(&fixture, |_| None);
     let error = fixture.request("a", &["10.0.0.200"]).unwrap_err();
     assert_says(

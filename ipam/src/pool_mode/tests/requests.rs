@@ -206,13 +206,15 @@ fn in_a_sticky_pool_other_pods_need_no_agent() {
 
 #[test]
 fn add_ends_at_the_limit_when_other_calls_take_the_claimed_blocks() {
-    let fixture = fixture(&pool("rail0", &["10.0.0.32/32"]));
+    let mut fixture = fixture(&pool("rail0", &["10.0.0.32/32"]));
     fixture.add("a");
+    fixture.plugin.agent.limit = Duration::from_secs(1);
     let agent = Agent::start(&fixture, |_| Some(Reply::Local));
     let error = fixture.try_add("b").unwrap_err();
     assert_says(&error, Code::TRY_AGAIN, &["all 1 IPv4"]);
     let count = agent.end().len();
-    assert!((2..=140).contains(&count), "{count} questions in a second");
+    // The pauses between the requests bound their number from above.
+    assert!((1..=140).contains(&count), "{count} requests in a second");
 }
 
 #[test]

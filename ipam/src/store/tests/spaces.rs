@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Several networks of one data directory with one range: which of them never give one address twice.
 
-use crate::testing::{BOOT_ID, Fault, Fixture, assert_error, attachment};
+use crate::testing::{BOOT_ID, Fault, Fixture, HANG, assert_error, attachment};
 use common::cni::dispatch::{Call, Plugin};
 use common::cni::{CniResult, Code, Error, GcConf};
 use serde_json::{Value, json};
@@ -230,8 +230,10 @@ fn add_waits_for_an_add_of_another_network_that_shares_its_addresses() {
     add(&fixture, "net-a", "a");
     let lock = std::fs::File::open(fixture.data_dir().join(".lock")).unwrap();
     lock.lock().unwrap();
+    fixture.plugin.lock_wait = Duration::from_millis(900);
     let error = try_add(&fixture, "net-b", "b", &json!({})).unwrap_err();
     assert_error(&error, Code::TRY_AGAIN, &["/.lock has been locked for"]);
+    fixture.plugin.lock_wait = HANG;
     assert_eq!(
         try_add(&fixture, "net-a", "a", &json!({})).unwrap(),
         "10.0.0.1",

@@ -2,7 +2,7 @@
 //! Cooldown, boots, and waits for the lock.
 
 use super::{dual, single};
-use crate::testing::{Fixture, assert_error};
+use crate::testing::{Fixture, HANG, assert_error};
 use common::cni::{Code, Error};
 use serde_json::json;
 use std::cell::RefCell;
@@ -201,10 +201,11 @@ fn del_without_a_lease_makes_no_files() {
 
 #[test]
 fn the_error_names_the_process_that_holds_the_lock() {
-    let fixture = single("10.0.0.0/24");
+    let mut fixture = single("10.0.0.0/24");
     fixture.add("a");
     let file = fs::File::open(fixture.network().join("lock")).unwrap();
     file.lock().unwrap();
+    fixture.plugin.lock_wait = Duration::from_millis(900);
     let me = format!("process {}", std::process::id());
     let names_me = |error: &Error| {
         assert_eq!(error.code, Code::TRY_AGAIN, "{error}");
@@ -215,14 +216,9 @@ fn the_error_names_the_process_that_holds_the_lock() {
     assert!((0..100).any(|_| names_me(&fixture.try_add("b").map(|_| ()).unwrap_err())));
     assert!((0..100).any(|_| names_me(&fixture.del("a").unwrap_err())));
     file.unlock().unwrap();
+    // The threads of the calls that failed may get the lock first.
+    fixture.plugin.lock_wait = HANG;
     fixture.add("b");
-}
-
-/// A fixture whose calls wait for the lock until only a hang would take longer.
-fn patient() -> Fixture {
-    let mut fixture = single("10.0.0.0/24");
-    fixture.plugin.lock_wait = Duration::from_secs(600);
-    fixture
 }
 
 /// Locks the store, calls `end` with the lock as soon as a call waits for it, and returns the addresses of that call.
@@ -250,14 +246,14 @@ fn is_awaited(file: &fs::File) -> bool {
 
 #[test]
 fn a_call_waits_for_the_lock() {
-    let fixture = patient();
+    let fixture = single("10.0.0.0/24");
     fixture.add("a");
     assert_eq!(add_while_locked(&fixture, drop), ["10.0.0.2"]);
 }
 
 #[test]
 fn a_store_removed_under_a_waiting_call_is_recreated() {
-    let fixture = patient();
+    let fixture = single("10.0.0.0/24");
     fixture.add("a");
     let network = fixture.network();
     let given = add_while_locked(&fixture, |file| {

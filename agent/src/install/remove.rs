@@ -40,6 +40,15 @@ type Gone<'d> = (&'d Directory, &'static str, String);
 /// # Errors
 /// [`Error::InUse`], and the others; then both plugins are where they were.
 pub fn uninstall(wanted: &Uninstall, out: &mut dyn Write) -> Result<(), Error> {
+    uninstall_after(|| sleep(GRACE), wanted, out)
+}
+
+/// As [`uninstall`]. `wait` returns once each ADD that was running has its first record on disk.
+pub(super) fn uninstall_after(
+    wait: impl FnOnce(),
+    wanted: &Uninstall,
+    out: &mut dyn Write,
+) -> Result<(), Error> {
     let places = wanted.target.search()?;
     for (path, why) in &places {
         print_line(
@@ -60,7 +69,7 @@ pub fn uninstall(wanted: &Uninstall, out: &mut dyn Write) -> Result<(), Error> {
     };
     // From here on no new ADD finds the plugins. An ADD that was running is found now.
     if !gone.is_empty() && !wanted.force {
-        sleep(GRACE);
+        wait();
         if let Err(error) = unless_in_use(wanted, out) {
             restore(&directories)?;
             return Err(error);

@@ -219,17 +219,14 @@ fn both_plugins_are_restored_for_a_pod_attached_during_the_uninstallation() {
     let node = Node::installed();
     let late = node.at("/run/rdmanet/attachments/rail0/c1@net1");
     fs::create_dir_all(late.parent().unwrap()).unwrap();
-    let gone = node.at("/opt/cni/bin/.cni-ipoib.gone");
-    let output = std::thread::scope(|scope| {
-        // An ADD that started just before writes its record now.
-        scope.spawn(|| {
-            while !gone.exists() {
-                std::thread::sleep(std::time::Duration::from_millis(1));
-            }
-            fs::write(&late, "").unwrap();
-        });
-        refusal(node.uninstall())
-    });
+    // An ADD that started just before writes its record now.
+    let attach = || {
+        assert!(node.at("/opt/cni/bin/.cni-ipoib.gone").exists());
+        fs::write(&late, "").unwrap();
+    };
+    let output = refusal(output_of(|out| {
+        super::super::remove::uninstall_after(attach, &node.removal(), out)
+    }));
     assert_says(&output, "container c1");
     assert_kept(&node);
 }

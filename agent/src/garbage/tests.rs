@@ -53,6 +53,9 @@ struct Fixture {
 /// A time between two observations that proves something.
 const OBSERVE: Duration = Duration::from_secs(1);
 
+/// A time between two observations that no test reaches.
+const NEVER: Duration = Duration::from_secs(3600);
+
 fn pod_answer(script: &mut Script, uri: &str) -> (u16, Value) {
     script.asked.push(uri.to_owned());
     let name = uri.rsplit('/').next().unwrap().to_owned();
@@ -100,9 +103,12 @@ fn collector_answer(script: &mut Script, request: Request) -> Reply {
 
 impl Fixture {
     fn new() -> Self {
-        let fixture = Self::without_collector();
-        collector(&fixture.dir.path().join("collector.sock"), fixture.script.clone());
-        fixture
+        Self::without_collector().with_collector()
+    }
+
+    fn with_collector(self) -> Self {
+        collector(&self.dir.path().join("collector.sock"), self.script.clone());
+        self
     }
 
     fn without_collector() -> Self {
@@ -232,17 +238,18 @@ fn dead(pod: &str) -> DeadAttachment {
 
 #[tokio::test]
 async fn an_attachment_is_collected_after_two_observations_without_its_pod() {
-    let mut fixture = Fixture::new();
-    fixture.script().dead = vec![dead("one")];
-    fixture.garbage.round().await;
-    fixture.garbage.round().await;
+    let mut patient = Fixture::observing(NEVER).with_collector();
+    patient.script().dead = vec![dead("one")];
+    patient.garbage.round().await;
+    patient.garbage.round().await;
     assert_eq!(
-        fixture.script().collected,
+        patient.script().collected,
         [""; 0],
         "both observations were one moment"
     );
-    tokio::time::sleep(OBSERVE).await;
-    fixture.garbage.round().await;
+    let mut fixture = Fixture::new();
+    fixture.script().dead = vec![dead("one")];
+    fixture.two_rounds().await;
     assert_eq!(fixture.script().collected, ["one"]);
     assert!(fixture.has_metric("rdmanet_garbage_collected_total{kind=\"attachment\"} 1"));
     assert!(fixture.has_metric("rdmanet_garbage_left 0"));
@@ -339,22 +346,23 @@ async fn an_attachment_that_cannot_be_removed_is_counted_and_tried_again() {
 
 #[tokio::test]
 async fn leases_of_ranges_are_released_on_a_node_without_a_collector() {
-    let mut fixture = Fixture::without_collector();
-    for pod in ["one", "two", "three"] {
-        fixture.add(pod, &args(pod));
+    let (mut patient, mut fixture) = (Fixture::observing(NEVER), Fixture::without_collector());
+    for fixture in [&patient, &fixture] {
+        for pod in ["one", "two", "three"] {
+            fixture.add(pod, &args(pod));
+        }
+        fixture.script().pods = HashMap::from([("two".to_owned(), "uid-two".to_owned())]);
+        fixture.die("one");
+        fixture.die("two");
     }
-    fixture.script().pods = HashMap::from([("two".to_owned(), "uid-two".to_owned())]);
-    fixture.die("one");
-    fixture.die("two");
-    fixture.garbage.round().await;
-    fixture.garbage.round().await;
+    patient.garbage.round().await;
+    patient.garbage.round().await;
     assert_eq!(
-        fixture.leases().await.len(),
+        patient.leases().await.len(),
         3,
         "both observations were one moment"
     );
-    tokio::time::sleep(OBSERVE).await;
-    fixture.garbage.round().await;
+    fixture.two_rounds().await;
     // Pod two exists, and the namespace of pod three exists.
     assert_eq!(fixture.leases().await, ["three", "two"]);
     assert!(fixture.has_metric("rdmanet_garbage_collected_total{kind=\"lease\"} 1"));

@@ -4,6 +4,7 @@ use crate::journal::{Journal, loads};
 use crate::model::{Fault, Fixture, Ipam, Pod, attachment};
 use common::cni::dispatch::Plugin as _;
 use common::cni::{Attachment, Code};
+use common::lock::wait_until_awaited;
 use serde_json::json;
 use std::fs;
 use std::thread;
@@ -242,18 +243,29 @@ fn with_an_unreadable_state_directory_no_address_is_collected() {
 #[test]
 fn no_add_begins_while_the_ipam_plugin_collects() {
     let fixture = Fixture::with(Ipam::running(
-        "[ $CNI_COMMAND = GC ] && sleep 0.3 && touch collected; exit 0",
+        "[ $CNI_COMMAND = GC ] && until [ -e end ]; do sleep 0.01; done && touch collected; exit 0",
     ));
     let (journal, ipam) = (
         Journal::new(fixture.state.path(), "fabric"),
         fixture.ipam.dir().to_owned(),
     );
-    let add = thread::spawn(move || {
+    let add = thread::spawn({
+        let ipam = ipam.clone();
+        move || {
+            while !ipam.join("conf.GC").exists() {
+                thread::sleep(Duration::from_millis(2));
+            }
+            let _entry = journal.admit(&attachment("c2")).unwrap();
+            ipam.join("collected").exists()
+        }
+    });
+    let gate = fixture.state.path().join("attachments/fabric");
+    thread::spawn(move || {
         while !ipam.join("conf.GC").exists() {
             thread::sleep(Duration::from_millis(2));
         }
-        let _entry = journal.admit(&attachment("c2")).unwrap();
-        ipam.join("collected").exists()
+        wait_until_awaited(&gate);
+        fs::write(ipam.join("end"), "").unwrap();
     });
     fixture.gc(&[]).unwrap();
     assert!(

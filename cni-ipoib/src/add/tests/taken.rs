@@ -4,7 +4,7 @@
 use super::*;
 use crate::device::fixture::{WAYS, add, claim, fixture};
 use crate::journal::{Journal, NodeLock};
-use common::lock::{Share, flock};
+use common::lock::{Share, flock, wait_until_awaited};
 use std::cell::Cell;
 use std::fs::File;
 use std::path::PathBuf;
@@ -88,7 +88,7 @@ fn a_child_waits_for_an_add_that_is_about_to_claim_its_link() {
     let other = thread::spawn(move || {
         let lock = NodeLock::take(&state).unwrap();
         locked.send(()).unwrap();
-        thread::sleep(Duration::from_millis(100));
+        wait_until_awaited(&state.join("attachments"));
         let journal = Journal::new(&state, "fabric");
         let mut entry = journal.open(&attachment("c2")).unwrap();
         entry.begin(intent).unwrap();

@@ -209,13 +209,27 @@ fn evidence_of_object(
         ));
     }
     // The node exists. Only that node can see whether the namespace exists.
-    if all.iter().any(|record| matches!(record, Record::Lease(..))) {
+    if all.iter().any(|record| is_lease_of(record, object)) {
         return Ok(format!("pod {name} does not exist"));
     }
     Err(CommandError(format!(
-        "{ip} was allocated on node {}, which exists, and only that node sees whether a container still uses it; the agent of the node frees the address within minutes, or run this command on the node",
-        node.node
+        "{ip} of pool {} was allocated on node {}, which exists, and only that node sees whether a container still uses it; the agent of the node frees the address within minutes, or run this command on the node; if you mean a lease of another pool on this machine, choose that pool with --pool",
+        spec.pool, node.node
     )))
+}
+
+/// Whether `record` is the lease of the object's attachment, which is on the object's node only. Another pool of this machine
+/// may have the same address in another address space.
+fn is_lease_of(record: &Record, object: &IpAddress) -> bool {
+    let Record::Lease(place, stored) = record else {
+        return false;
+    };
+    let owner = &stored.lease.owner;
+    place.name == object.spec.pool
+        && object.spec.attachment.as_ref().is_some_and(|attachment| {
+            attachment.container_id == owner.container_id.as_str()
+                && attachment.ifname == owner.ifname.as_str()
+        })
 }
 
 fn evidence_of_lease(snapshot: &Snapshot, stored: &StoredLease, ip: IpAddr) -> Result<String, CommandError> {

@@ -4,6 +4,9 @@
 use super::*;
 use crate::cluster::tests::client;
 use crate::testing::{address, orphaned, with};
+use common::cni::{Attachment, CniResult};
+use ipam::store::{Lease, Sandbox};
+use std::path::Path;
 
 const IP: &str = "10.1.0.16";
 
@@ -85,4 +88,41 @@ async fn an_orphaned_address_is_not_released_during_its_quarantine() {
 async fn a_bound_address_of_a_gone_node_is_not_released() {
     let refused = released_early(address("rail0", IP, "a", "p")).await;
     assert!(refused.contains("its quarantine has not begun"), "{refused}");
+}
+
+/// The lease of an interface of a container, in the store of `pool` on this machine.
+fn lease(pool: &str, container: &str, ifname: &str) -> Record {
+    let owner = Attachment {
+        container_id: container.to_owned().try_into().unwrap(),
+        ifname: ifname.to_owned().try_into().unwrap(),
+    };
+    let lease = Lease {
+        owner,
+        network: "rail0".to_owned(),
+        sandbox: Sandbox::default(),
+        api: Vec::new(),
+        space: ipam::config::Space::default(),
+        since: String::new(),
+        since_boot: std::time::Duration::ZERO,
+        result: CniResult::default(),
+    };
+    let place = Place::of_pool(Path::new("/data"), &pool.to_owned().try_into().unwrap());
+    Record::Lease(place, Box::new(StoredLease { lease, inode: 1 }))
+}
+
+/// Two pools in two address spaces may have the same private range, and a container may lose the DEL of one interface.
+#[test]
+fn a_lease_of_another_attachment_frees_no_address_of_a_living_node() {
+    let snapshot = with(&[], &[address("rail0", IP, "b", "p")]);
+    let (ip, object) = snapshot.addresses.iter().next().unwrap();
+    let evidence = |lease: Record| evidence_of_object(&snapshot, object, &[lease], *ip);
+    assert!(evidence(lease("rail0", "c-p", "net1")).is_ok(), "its own lease");
+    for other in [
+        lease("rail1", "c-p", "net1"),
+        lease("rail0", "c-q", "net1"),
+        lease("rail0", "c-p", "net2"),
+    ] {
+        let refused = evidence(other).unwrap_err().0;
+        assert!(refused.contains("node b, which exists"), "{refused}");
+    }
 }

@@ -222,8 +222,8 @@ pub(crate) fn usage(
         .map(|block| Usage {
             leased: block.taken,
             unpublished: block.taken,
-            by_name: block.reserved,
             resting: block.resting,
+            unusable: block.unusable,
             suspect: block.suspect,
         })
         .collect())

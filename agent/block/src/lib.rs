@@ -92,10 +92,10 @@ pub struct Usage {
     pub leased: u64,
     /// The taken addresses that no object protects from other nodes. Some of them may have no readable lease.
     pub unpublished: u64,
-    /// The leased addresses that no node allocates by itself, such as reserved ones.
-    pub by_name: u64,
     /// Released addresses that may not be allocated yet.
     pub resting: u64,
+    /// The leased and the resting addresses that no node allocates by itself, such as reserved and excluded ones.
+    pub unusable: u64,
     /// Released addresses that this node probes before the next use, while another node may not have the block.
     pub suspect: u64,
 }
@@ -142,8 +142,8 @@ impl Usage {
     /// The number of addresses that the node cannot allocate now, among those that it allocates by itself.
     pub fn taken(self) -> u64 {
         self.leased
-            .saturating_sub(self.by_name)
             .saturating_add(self.resting)
+            .saturating_sub(self.unusable)
     }
 
     /// Whether no address of the block is leased, resting or suspect.

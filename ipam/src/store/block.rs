@@ -45,10 +45,11 @@ pub struct Unattributed {
 pub struct BlockUse {
     /// Addresses with a file in `addresses/`: held by an attachment, or blocked by an administrator.
     pub taken: u64,
-    /// The part of `taken` that the pool reserves: no node allocates these by itself.
-    pub reserved: u64,
     /// Released addresses that still rest.
     pub resting: u64,
+    /// The part of `taken` and `resting` that no node allocates by itself: an edit may have reserved or excluded an
+    /// address, or shortened its range.
+    pub unusable: u64,
     /// Addresses that another host may still use: their last lease ended without DEL, or its probe probably found a
     /// host, less than the pool's quarantine ago. This node probes such an address before the next use. A node that
     /// claims the block after a return does not.
@@ -125,13 +126,13 @@ impl Locked<'_> {
     /// for `pool.json`.
     pub fn usage(&self, pool: Option<&PoolFile>, blocks: &[IpNetwork]) -> Result<Vec<BlockUse>, Error> {
         let taken = self.addresses()?;
-        let reserved = self.reserved(pool, &taken)?;
         let mut released = self.named_addresses(&self.store.boot.join("resting"))?;
         released.retain(|ip| blocks.iter().any(|block| block.contains(*ip)));
         let (mut resting, mut suspect) = (released.clone(), released);
         resting.retain(|ip| self.rest_of(*ip).is_some());
         let quarantine = pool.map_or(0, |pool| pool.quarantine_seconds);
         suspect.retain(|ip| self.is_suspect(*ip, Duration::from_secs(quarantine.into())));
+        let unusable = self.unusable(pool, [taken.as_slice(), &resting].concat())?;
         let count = |ips: &[IpAddr], block: &IpNetwork| {
             let (family, numbers) = (Family::of(block.ip()), whole(*block));
             let inside = |ip: &&IpAddr| Family::of(**ip) == family && numbers.contains(bits(**ip));
@@ -139,25 +140,25 @@ impl Locked<'_> {
         };
         let usage = |block| BlockUse {
             taken: count(&taken, block),
-            reserved: count(&reserved, block),
             resting: count(&resting, block),
+            unusable: count(&unusable, block),
             suspect: count(&suspect, block),
         };
         Ok(blocks.iter().map(usage).collect())
     }
 
-    /// The part of `addresses` that the pool reserves.
-    fn reserved(&self, pool: Option<&PoolFile>, addresses: &[IpAddr]) -> Result<Vec<IpAddr>, Error> {
-        let Some(pool) = pool.filter(|pool| !pool.reserved.is_empty()) else {
+    /// Those of `addresses` that no node allocates by itself.
+    fn unusable(&self, pool: Option<&PoolFile>, addresses: Vec<IpAddr>) -> Result<Vec<IpAddr>, Error> {
+        let Some(pool) = pool.filter(|_| !addresses.is_empty()) else {
             return Ok(Vec::new());
         };
         let ranges = PoolRanges::new(pool, &self.store.pool_path())?;
-        let apart = [Family::V4, Family::V6].map(|family| (family, ranges.reserved(family)));
-        let is_apart = |ip: &&IpAddr| {
-            let of_family = apart.iter().find(|(family, _)| *family == Family::of(**ip));
-            of_family.is_some_and(|(_, reserved)| reserved.contains(bits(**ip)))
+        let usable = [Family::V4, Family::V6].map(|family| (family, ranges.usable(family)));
+        let is_usable = |ip: IpAddr| {
+            let of_family = usable.iter().find(|(family, _)| *family == Family::of(ip));
+            of_family.is_some_and(|(_, usable)| usable.contains(bits(ip)))
         };
-        Ok(addresses.iter().filter(is_apart).copied().collect())
+        Ok(addresses.into_iter().filter(|ip| !is_usable(*ip)).collect())
     }
 
     /// Ends a lease without DEL, if neither its file nor its content has changed: a repeated ADD moves a lease to

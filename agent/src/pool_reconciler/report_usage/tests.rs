@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The times at which nodes confirm an edit of a pool.
 
+use super::super::context::free_local;
 use super::super::testing::{
-    answer_with_block, damage_lease, file_of_earlier_boot, node_with, own_block, registered_node,
-    replace_file, touch_address,
+    answer_with_block, commit_lease, damage_lease, file_of_earlier_boot, node_with, own_block,
+    registered_node, replace_file, touch_address,
 };
 use super::*;
 use api::testing::accepted_pool;
+use ipam::range::Family;
 use kube::ResourceExt;
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 
@@ -89,15 +92,42 @@ fn a_reserved_address_in_use_does_not_reduce_the_free_addresses_of_a_block() {
     });
     let accepted = api::testing::accepted_pool("rail0", &spec).unwrap();
     let cidr = BlockCidr::of("10.1.0.16/28".parse().unwrap());
-    let used = |leased, by_name| Usage {
+    let used = |leased, unusable| Usage {
         leased,
-        by_name,
+        unusable,
         resting: 1,
         ..Usage::default()
     };
     assert_eq!(free_in_block(&accepted, cidr, used(2, 0)), 16 - 8 - 2 - 1);
     assert_eq!(free_in_block(&accepted, cidr, used(2 + 8, 8)), 16 - 8 - 2 - 1);
     assert_eq!(free_in_block(&accepted, cidr, used(7 + 8, 8)), 0);
+}
+
+/// Pods keep addresses that an edit excludes, or that a shorter range does not have any more.
+#[tokio::test]
+async fn an_excluded_address_in_use_does_not_reduce_the_free_addresses_of_a_block() {
+    for range in [
+        json!({ "subnet": "10.1.0.0/24", "gateway": "none", "exclude": ["10.1.0.0-10.1.0.7"] }),
+        json!({ "subnet": "10.1.0.0/24", "gateway": "none", "start": "10.1.0.8" }),
+    ] {
+        let spec = json!({ "ranges": [range], "blockSize": { "v4": 16 } });
+        let accepted = accepted_pool("rail0", &spec).unwrap();
+        let (context, _, _dir) = registered_node(|_| (404, json!({ "kind": "Status", "code": 404 }))).await;
+        let file = file_of_earlier_boot(&context, &accepted);
+        replace_file(&context, &file).await;
+        let made = context.agent.stores.with(&context.pool, |store| {
+            for host in 1..=8 {
+                commit_lease(store, &format!("c{host}"), &format!("10.1.0.{host}"), false);
+            }
+            Ok(())
+        });
+        made.await.unwrap();
+        let (holdings, usage) = context.holdings(&BTreeMap::new()).await.unwrap();
+        assert_eq!(free_local(&accepted, Family::V4, &holdings, &usage), 8 - 1);
+        let (name, cidr) = (&file.blocks[0].name, BlockCidr::of(file.blocks[0].cidr));
+        assert_eq!(free_in_block(&accepted, cidr, usage[name]), 8 - 1);
+        assert_eq!(usage[name].leased, 8);
+    }
 }
 
 fn one() -> Usage {

@@ -2,7 +2,7 @@
 //! The operations of the node's agent on a store.
 
 use super::single;
-use crate::pool::{Confirmed, PoolFile, Standing};
+use crate::pool::{Confirmed, PoolFile, PoolRange, Standing};
 use crate::store::{BlockUse, Locked, RequestId, Sandbox, Store};
 use crate::testing::{Fault, Fixture, attachment, pool_file};
 use common::cni::{CniResult, Code, Error, IpConfig};
@@ -160,8 +160,32 @@ fn reserved_addresses_are_counted_separately() {
         let usage = locked
             .usage(Some(&reserving), &["10.0.0.0/28".parse().unwrap()])
             .unwrap();
-        assert_eq!((usage[0].taken, usage[0].reserved), (2, 1));
+        assert_eq!((usage[0].taken, usage[0].unusable), (2, 1));
     });
+}
+
+/// An edit may exclude an address that a pod has, or one that a pod has just released.
+#[test]
+fn excluded_addresses_are_counted_separately() {
+    let fixture = single("10.0.0.0/24");
+    for id in ["a", "b", "c", "d"] {
+        fixture.add(id);
+    }
+    fixture.del("a").unwrap();
+    fixture.del("d").unwrap();
+    let usage = |edit: fn(&mut PoolRange)| {
+        let mut file = pool(1);
+        edit(&mut file.ranges[0]);
+        let blocks = ["10.0.0.0/28".parse().unwrap()];
+        let usage = fixture.with_store(|store| store.enter().unwrap().usage(Some(&file), &blocks));
+        let [usage] = usage.unwrap().try_into().unwrap();
+        (usage.taken, usage.resting, usage.unusable)
+    };
+    assert_eq!(usage(|_| ()), (2, 2, 0));
+    let excluded = usage(|range| range.exclude = vec!["10.0.0.1-10.0.0.2".to_owned()]);
+    assert_eq!(excluded, (2, 2, 2));
+    let shorter = usage(|range| range.start = Some("10.0.0.4".parse().unwrap()));
+    assert_eq!(shorter, (2, 2, 3));
 }
 
 #[test]

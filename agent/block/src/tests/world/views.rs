@@ -29,7 +29,7 @@ impl World {
             leased: u64::from(leased),
             unpublished: u64::from(leased && !published),
             resting: u64::from(self.machines[machine].lease == Lease::Releasing),
-            by_name: 0,
+            unusable: 0,
             suspect: 0,
         }
     }

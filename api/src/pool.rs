@@ -101,7 +101,7 @@ pub struct IpPoolSpec {
     #[serde(default = "default_warm")]
     #[schemars(range(min = 0, max = 16))]
     pub warm_blocks: i32,
-    /// The maximum number of blocks of a node; 0: no limit.
+    /// The maximum number of blocks of each family that a node has; 0: no limit.
     #[serde(default)]
     #[schemars(range(min = 0, max = 65_536))]
     pub max_blocks_per_node: i32,

@@ -7,7 +7,7 @@ use super::reconcile_block::BlockReconciler;
 use crate::node::local_block;
 use api::accepted_pool::AcceptedPool;
 use api::block_layout::{BlockCidr, BlockLayout};
-use api::convert::{block_record, new_block, with_record};
+use api::convert::{block_record, cidr_of, new_block, with_record};
 use api::listing::{admits, find_entry};
 use api::requests::{ApiError, ReconcileError, WriteResult};
 use api::{BlockState, IpBlock};
@@ -32,7 +32,7 @@ pub(super) enum Claimed {
     Yes,
     /// Every block has an owner.
     Full,
-    /// This node has as many blocks as it may have.
+    /// This node has as many blocks of the family as it may have.
     Limit,
     /// The address space does not list the pool with these blocks (yet).
     Unlisted,
@@ -408,12 +408,14 @@ impl Claims {
     }
 }
 
-/// Whether the node has as many blocks as `maxBlocksPerNode` allows, not counting the block named `but`. A shared block names its
-/// last owner, but all nodes use it.
+/// Whether the node has as many blocks of the family as `maxBlocksPerNode` allows, not counting the block named `but`. A shared
+/// block names its last owner, but all nodes use it.
 fn is_at_limit(blocks: &BlockReconciler, wanted: ClaimTarget<'_>, but: Option<&str>) -> bool {
     let limit = usize::try_from(wanted.accepted.spec.max_blocks_per_node).unwrap_or_default();
+    let family = wanted.layout.family();
     let counts = |block: &&IpBlock| {
-        block.spec.owner.node == *wanted.me.node
+        cidr_of(block).is_some_and(|cidr| cidr.family() == family)
+            && block.spec.owner.node == *wanted.me.node
             && block.spec.state != BlockState::Shared
             && Some(block.name_any().as_str()) != but
     };

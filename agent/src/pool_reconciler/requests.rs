@@ -279,7 +279,7 @@ impl PoolReconciler {
             Claimed::Limit => Error::new(
                 Code::EXHAUSTED,
                 format!(
-                    "pool {pool}: this node has as many blocks as spec.maxBlocksPerNode allows ({}), and no address is free in them; raise it or remove pods ({numbers})",
+                    "pool {pool}: this node has as many blocks of one family as spec.maxBlocksPerNode allows ({}), and no address is free in them; raise it or remove pods ({numbers})",
                     scope.accepted.spec.max_blocks_per_node
                 ),
             ),

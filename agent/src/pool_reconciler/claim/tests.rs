@@ -2,21 +2,23 @@
 use super::*;
 use crate::pool_reconciler::testing::{registered_node, registration};
 use api::testing::accepted_pool;
-use serde_json::json;
+use serde_json::{Value, json};
+
+/// The response of an API server on which other nodes have each block that this node tries to claim.
+fn others_have_all(uri: &str) -> (u16, Value) {
+    if uri.contains("limit=") {
+        return (200, json!({ "kind": "List", "metadata": {}, "items": [] }));
+    }
+    let code = if uri.contains("/ipblocks/") { 404 } else { 409 };
+    (
+        code,
+        json!({ "kind": "Status", "status": "Failure", "code": code }),
+    )
+}
 
 /// The result of a claim on a node whose only block, of a pool with `maxBlocksPerNode` 1, has this state. Other nodes have the rest.
 async fn claim_beside(state: BlockState) -> Claimed {
-    let (context, target, _dir) = registered_node(|uri| {
-        let code = if uri.contains("/ipblocks/") { 404 } else { 409 };
-        if uri.contains("limit=") {
-            return (200, json!({ "kind": "List", "metadata": {}, "items": [] }));
-        }
-        (
-            code,
-            json!({ "kind": "Status", "status": "Failure", "code": code }),
-        )
-    })
-    .await;
+    let (context, target, _dir) = registered_node(others_have_all).await;
     let mut accepted = target.accepted.clone().unwrap();
     accepted.spec.max_blocks_per_node = 1;
     let cidr = accepted.layout(Family::V4).unwrap().block(0).unwrap();
@@ -38,6 +40,32 @@ async fn a_block_that_the_node_has_shared_does_not_count_as_its_own() {
     assert_eq!(claim_beside(BlockState::Shared).await, Claimed::Full);
 }
 
+/// A pod needs an address of each family.
+#[tokio::test]
+async fn a_block_of_one_family_does_not_count_for_the_limit_of_the_other() {
+    let spec = json!({
+        "ranges": [{ "subnet": "10.1.0.0/24" }, { "subnet": "fd00::/112" }], "blockSize": { "v4": 16, "v6": 16 },
+        "maxBlocksPerNode": 1,
+    });
+    let accepted = accepted_pool("rail0", &spec).unwrap();
+    let (context, target, _dir) = registered_node(others_have_all).await;
+    let (mut blocks, mut claims) = (
+        BlockReconciler::new(context.clone()),
+        Claims::new(context.clone()),
+    );
+    for [own, other] in [[Family::V4, Family::V6], [Family::V6, Family::V4]] {
+        let cidr = accepted.layout(own).unwrap().block(0).unwrap();
+        let name = cidr.name("default");
+        let block = new_block(&name, "rail0", cidr, &registration(&context), Duration::ZERO);
+        blocks.known_mut().note(&name, Some(block));
+        let of_own = Box::pin(claims.claim(&mut blocks, &target, &accepted, own)).await;
+        assert_eq!(of_own.unwrap(), Claimed::Limit);
+        let of_other = Box::pin(claims.claim(&mut blocks, &target, &accepted, other)).await;
+        assert_eq!(of_other.unwrap(), Claimed::Full, "the other nodes have the rest");
+        blocks.known_mut().note(&name, None);
+    }
+}
+
 #[tokio::test]
 async fn a_family_without_a_free_block_does_not_end_the_claims_of_the_other() {
     let spec = json!({
@@ -51,11 +79,7 @@ async fn a_family_without_a_free_block_does_not_end_the_claims_of_the_other() {
             let block = json!({ "metadata": { "name": taken } });
             return (200, json!({ "kind": "List", "metadata": {}, "items": [block] }));
         }
-        let code = if uri.contains("/ipblocks/") { 404 } else { 409 };
-        (
-            code,
-            json!({ "kind": "Status", "status": "Failure", "code": code }),
-        )
+        others_have_all(uri)
     })
     .await;
     let mut blocks = BlockReconciler::new(context.clone());

@@ -18,6 +18,9 @@ const CARRIER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The same if the subnet manager must first discover a new GUID by a sweep.
 const GUID_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// How a virtual function gets a permanent address.
+const SET_MAC: &str = "set the address of the virtual function on its physical function PF (ip link set PF vf N mac …), then unbind and bind the driver of the function";
+
 /// The configuration of a link in the pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Moved {
@@ -47,6 +50,7 @@ pub fn moved(config: &Config, host: &Host, facts: &Facts) -> Result<Moved, Error
         });
     }
     require_hardware(host, facts)?;
+    require_identity(host)?;
     require_guid(config, host, facts)?;
     require_unused(host, facts)?;
     require_no_address(config, host, facts)?;
@@ -92,6 +96,22 @@ fn require_hardware(host: &Host, facts: &Facts) -> Result<(), Error> {
             "name a link of hardware, or another mode, which makes a child of it",
         ),
     }
+}
+
+/// Fails for an Ethernet link that DEL could not recognize once the pod has changed its address.
+///
+/// Source: the kernel reports `IFLA_PERM_ADDRESS` only if the driver did not choose the address at random, and
+/// `IFLA_PARENT_DEV_NAME` since Linux 5.14 (`rtnl_fill_ifinfo` of `net/core/rtnetlink.c`).
+fn require_identity(host: &Host) -> Result<(), Error> {
+    let link = &host.master;
+    if link.layer != LinkLayer::Ethernet || link.perm_address.is_some() || link.device.is_some() {
+        return Ok(());
+    }
+    kept(
+        host,
+        "it has no permanent address, and this kernel does not report its device, so DEL could not recognize it once it has another address".to_owned(),
+        format!("use Linux 5.14 or newer, or {SET_MAC}"),
+    )
 }
 
 fn require_guid(config: &Config, host: &Host, facts: &Facts) -> Result<(), Error> {

@@ -216,6 +216,27 @@ fn an_ethernet_link_gets_the_requested_address_until_del() {
     assert_clean(&fixture, &before, "after DEL");
 }
 
+/// Linux before 5.14 does not report the device of a link. A virtual function has no permanent address if its physical
+/// function set no MAC.
+#[test]
+fn an_ethernet_link_that_del_could_not_recognize_stays_on_the_host() {
+    for keys in [
+        json!({"mode": "device", "master": "ens1"}),
+        json!({"mode": "device", "master": "ens1", "mac": "02:aa:00:00:00:01"}),
+    ] {
+        let fixture = fixture(WAYS[0]);
+        {
+            let ens1 = &mut fixture.kernel.set().state.host[2];
+            (ens1.device, ens1.perm_address) = (None, None);
+        }
+        let before = host(&fixture);
+        let text = fixture.add_with("c1", &keys).unwrap_err().msg;
+        assert!(text.contains("it has no permanent address"), "{keys}: {text}");
+        assert!(text.contains("Linux 5.14"), "{keys}: {text}");
+        assert_clean(&fixture, &before, &keys.to_string());
+    }
+}
+
 #[test]
 fn a_link_is_found_by_function_hardware_address_and_altname() {
     let fixture = fixture(WAYS[0]);

@@ -7,7 +7,7 @@ use crate::device::Facts;
 use crate::host::{Drivers, Host, Port};
 use crate::intent::Function;
 use crate::kernel::Side;
-use crate::model::{call, ethernet, ipoib};
+use crate::model::{call, ipoib};
 use common::cni;
 use common::netlink::{Carried, Link};
 use common::rdma::{Guid, PortState};
@@ -34,6 +34,13 @@ fn host(master: Link) -> Host {
         drivers: Drivers::default(),
         bond: None,
         enslaved_to: None,
+    }
+}
+
+fn ethernet(index: u32, name: &str) -> Link {
+    Link {
+        perm_address: "b8:3f:d2:00:00:01".parse().ok(),
+        ..crate::model::ethernet(index, name)
     }
 }
 

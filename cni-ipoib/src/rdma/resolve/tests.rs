@@ -10,7 +10,7 @@ use crate::kernel::{RdmaSubsystem, Side};
 use crate::model::{Fault, Fixture, Ipam, ModelKernel, Node, ethernet, ipoib};
 use common::cni::CniResult;
 use common::cni::dispatch::Plugin as _;
-use common::netlink::{Creator, NetnsMode};
+use common::netlink::{Creator, Link, NetnsMode};
 use serde_json::{Value, json};
 use std::fs;
 
@@ -47,7 +47,10 @@ pub(crate) fn with_devices(numbers: &[u32]) -> Fixture {
             .port(&name, 1, "Ethernet", "4: ACTIVE")
             .netdev(&link, number + 5, &pci);
         let mut model = fixture.kernel.set();
-        model.state.host.push(ethernet(number + 5, &link));
+        model.state.host.push(Link {
+            perm_address: format!("b8:3f:d2:00:00:0{number}").parse().ok(),
+            ..ethernet(number + 5, &link)
+        });
         let rdma = &mut model.state.rdma;
         rdma.device(number, &name, u64::from(number), Some((number + 5, &link)));
     }

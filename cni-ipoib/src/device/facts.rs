@@ -9,7 +9,7 @@ use crate::journal::{Intent, Written};
 use crate::kernel::{Kernel, Side, links};
 use crate::rdma;
 use common::netlink::{Carried, Link, LinkLayer, TABLE_MAIN};
-use common::rdma::{Guid, PciAddress, PortState, Sysfs};
+use common::rdma::{Behind, Guid, PciAddress, PortState, Sysfs};
 use std::path::PathBuf;
 
 /// The link, and everything that depends on it.
@@ -21,6 +21,8 @@ pub struct Facts {
     pub port: Option<u32>,
     /// The PCI function.
     pub pci: Option<PciAddress>,
+    /// Other links of its device, and attachments that have one.
+    pub beside: Vec<String>,
     /// A description, if it is not a hardware link.
     pub software: Option<String>,
     /// The bond, bridge or VRF that has it as a port.
@@ -62,6 +64,7 @@ impl Facts {
         let link = &host.master;
         let all = links(kernel, Side::Host)?;
         let behind = sysfs.behind(link);
+        let beside = beside(sysfs, link, behind.as_ref(), &all, written);
         let port = behind.as_ref().and_then(|behind| behind.port);
         let path = behind.map(|behind| behind.path);
         let hardware = Hardware::of(link, path.clone());
@@ -72,6 +75,7 @@ impl Facts {
                 format!("a link of kind {kind}")
             }),
             enslaved_to: host.enslaved_to.as_ref().map(|upper| upper.name.clone()),
+            beside,
             uppers: uppers(link, &all, written, damaged),
             function: path.as_deref().and_then(|path| function_at(path, link)),
             functions: path.as_deref().map_or(0, Sysfs::virtual_functions),
@@ -141,6 +145,31 @@ fn uppers(link: &Link, all: &[Link], written: &[Written], damaged: &[String]) ->
         format!("the interface of {of}, whose file in the state directory is damaged; DEL of that attachment removes the interface and the file")
     });
     here.chain(in_pods).chain(unknown).collect()
+}
+
+/// The other links of the device `behind` of `link`: those of the host, and those of other ports that attachments have.
+fn beside(
+    sysfs: &Sysfs,
+    link: &Link,
+    behind: Option<&Behind>,
+    all: &[Link],
+    written: &[Written],
+) -> Vec<String> {
+    let Some(Behind { path, port }) = behind else {
+        return Vec::new();
+    };
+    let is_on_device = |other: &Link| sysfs.behind(other).is_some_and(|its| its.path == *path);
+    let others = all.iter().filter(|other| other.index != link.index);
+    let on_host = others.filter(|other| !is_made_by_software(other) && is_on_device(other));
+    let has_port = |of: &&Written| {
+        let device = of.intent.device.as_ref();
+        device.is_some_and(|its| its.hardware.path.as_ref() == Some(path) && its.port != *port)
+    };
+    let in_pods = written.iter().filter(has_port);
+    let names = on_host.map(|other| other.name.clone());
+    names
+        .chain(in_pods.map(|of| format!("the link of {of}")))
+        .collect()
 }
 
 /// The attachment with `link`. A link that returned from a living pod may have the address that the pod chose, if its driver

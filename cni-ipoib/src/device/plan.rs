@@ -50,7 +50,7 @@ pub fn moved(config: &Config, host: &Host, facts: &Facts) -> Result<Moved, Error
         });
     }
     require_hardware(host, facts)?;
-    require_identity(host)?;
+    require_identity(host, facts)?;
     require_guid(config, host, facts)?;
     require_unused(host, facts)?;
     require_no_address(config, host, facts)?;
@@ -98,14 +98,27 @@ fn require_hardware(host: &Host, facts: &Facts) -> Result<(), Error> {
     }
 }
 
-/// Fails for an Ethernet link that DEL could not recognize once the pod has changed its address.
+/// Fails for an Ethernet link that DEL could not recognize once the pod has changed its address. Without a permanent
+/// address only its device identifies it.
 ///
 /// Source: the kernel reports `IFLA_PERM_ADDRESS` only if the driver did not choose the address at random, and
 /// `IFLA_PARENT_DEV_NAME` since Linux 5.14 (`rtnl_fill_ifinfo` of `net/core/rtnetlink.c`).
-fn require_identity(host: &Host) -> Result<(), Error> {
+fn require_identity(host: &Host, facts: &Facts) -> Result<(), Error> {
     let link = &host.master;
-    if link.layer != LinkLayer::Ethernet || link.perm_address.is_some() || link.device.is_some() {
+    if link.layer != LinkLayer::Ethernet || link.perm_address.is_some() {
         return Ok(());
+    }
+    if link.device.is_some() {
+        return match facts.beside.first() {
+            None => Ok(()),
+            Some(other) => kept(
+                host,
+                format!(
+                    "it has no permanent address, and {other} is on the same device, so DEL could not recognize it once it has another address"
+                ),
+                SET_MAC,
+            ),
+        };
     }
     kept(
         host,

@@ -21,6 +21,9 @@ pub struct Hardware {
     pub port_guid: Option<Guid>,
     /// The permanent address on Ethernet; the present one if the driver reports none.
     pub address: HwAddress,
+    /// Whether the driver reports `address` as permanent. An earlier version did not record this.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub permanent: bool,
     /// A virtual function that gets another GUID: only the device identifies it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_device: bool,
@@ -34,6 +37,7 @@ impl Hardware {
             path,
             port_guid: link.address.port_guid(),
             address: permanent(link),
+            permanent: link.perm_address.is_some(),
             by_device: false,
         }
     }
@@ -49,9 +53,12 @@ impl Hardware {
         }
         match (self.port_guid, link.layer) {
             (Some(guid), LinkLayer::Infiniband) => link.address.port_guid() == Some(guid),
+            (None, LinkLayer::Ethernet) if self.permanent => {
+                link.perm_address.as_ref() == Some(&self.address)
+            }
             (None, LinkLayer::Ethernet) => {
                 self.address == permanent(link)
-                    // Without a permanent address from the driver, the pod may have changed the address.
+                    // The pod may have changed the address. ADD moves no such link beside another one of its device.
                     || link.perm_address.is_none() && self.device.is_some() && self.device == link.device
             }
             _ => false,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 use crate::device::fixture::{Host, WAYS, add, fixture, host, rig_with};
 use crate::kernel::Side;
-use crate::model::{Fault, Fixture, Ipam};
+use crate::model::{Fault, Fixture, Ipam, ethernet};
 use common::cni::Code;
-use common::netlink::{IpoibMode, LinkInfo, NetnsMode};
+use common::netlink::{IpoibMode, Link, LinkInfo, NetnsMode};
 use serde_json::json;
 
 /// Asserts that the host is unchanged and nothing of an attachment is left.
@@ -235,6 +235,31 @@ fn an_ethernet_link_that_del_could_not_recognize_stays_on_the_host() {
         assert!(text.contains("Linux 5.14"), "{keys}: {text}");
         assert_clean(&fixture, &before, &keys.to_string());
     }
+}
+
+/// Adds a link of `device` below the function of `ens1`. `path` is the directory of the device below that of the host bridge.
+fn beside_ens1(fixture: &Fixture, device: &str, path: &str) -> Link {
+    fixture.node.netdev("ens3", 9, path);
+    let link = Link {
+        device: Some(device.to_owned()),
+        perm_address: "b8:3f:d2:00:00:09".parse().ok(),
+        ..ethernet(9, "ens3")
+    };
+    fixture.kernel.set().state.host.push(link.clone());
+    link
+}
+
+#[test]
+fn a_port_without_a_permanent_address_stays_on_the_host_beside_another_port() {
+    let fixture = fixture(WAYS[0]);
+    beside_ens1(&fixture, "pci/0000:17:00.0", "0000:17:00.0");
+    for link in &mut fixture.kernel.set().state.host {
+        link.perm_address = None;
+    }
+    let before = host(&fixture);
+    let text = add(&fixture, "ens1").unwrap_err().msg;
+    assert!(text.contains("ens3 is on the same device"), "{text}");
+    assert_clean(&fixture, &before, &text);
 }
 
 #[test]

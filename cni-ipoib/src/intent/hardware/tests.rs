@@ -80,7 +80,12 @@ fn children_and_other_ports_are_not_the_same_link() {
         perm_address: "b8:3f:d2:00:00:02".parse().ok(),
         ..card()
     };
-    for other in [representor, of_kind("macvlan", card()), port()] {
+    let of_random_address = Link {
+        address: "02:00:00:00:00:99".parse().unwrap(),
+        perm_address: None,
+        ..card()
+    };
+    for other in [representor, of_random_address, of_kind("macvlan", card()), port()] {
         assert!(!Hardware::of(&card(), None).is(&other), "{other:?}");
     }
 }

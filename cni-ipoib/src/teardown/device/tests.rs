@@ -434,6 +434,21 @@ fn del_waits_for_the_link_of_a_port_though_another_port_of_the_device_has_one() 
 }
 
 #[test]
+fn del_restores_no_other_link_of_the_device_without_a_permanent_address() {
+    let fixture = fixture(WAYS[0]);
+    fixture.node.netdev("rep0", 3, "0000:17:00.0");
+    let other = Link {
+        device: Some("pci/0000:17:00.0".to_owned()),
+        ..ethernet(3, "rep0")
+    };
+    fixture.kernel.set().state.host.insert(0, other);
+    let before = host(&fixture);
+    add(&fixture, "ens1").unwrap();
+    fixture.del("c1").unwrap();
+    assert_eq!(host(&fixture), before);
+}
+
+#[test]
 fn del_does_not_end_before_the_link_is_back() {
     let fixture = fixture(WAYS[0]);
     add(&fixture, "ens1").unwrap();

@@ -40,6 +40,8 @@ pub struct Plan {
     pub snapshot: Snapshot,
     /// The PCI function.
     pub pci: Option<PciAddress>,
+    /// Whether the link is all of that function.
+    pub is_whole_function: bool,
     /// Other links that are in pods, which may return under this one's name.
     pub others: Vec<Hardware>,
 }

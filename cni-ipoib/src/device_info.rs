@@ -17,8 +17,8 @@ use std::path::{Component, Path, PathBuf};
 pub(crate) enum Hardware<'a> {
     /// The pod has the function itself.
     Function(&'a PciAddress),
-    /// The pod has a child of a link on the function.
-    ChildOf(&'a PciAddress),
+    /// The pod has a part of the function: a child of a link, a subfunction or one of several ports.
+    PartOf(&'a PciAddress),
 }
 
 /// Refuses a file outside `dirs`. A network may set `runtimeConfig` itself, and the file is written and
@@ -45,8 +45,8 @@ pub(crate) fn require_place(file: Option<&Path>, dirs: &[PathBuf]) -> Result<(),
 /// The file and its content. `None` if a device plugin has written the file already, or if no known property
 /// has a form in the specification.
 ///
-/// `pci-address` is a function that the pod owns. Consumers assume that they may use it alone, so for a child
-/// the parent's function is given as `pf-pci-address` instead.
+/// `pci-address` is a function that the pod owns. Consumers assume that they may use it alone, so for a part
+/// of a function the function is given as `pf-pci-address` instead.
 pub(crate) fn to_write(
     file: Option<&Path>,
     hardware: Option<Hardware<'_>>,
@@ -59,7 +59,7 @@ pub(crate) fn to_write(
     }
     let mut device = match hardware {
         Hardware::Function(pci) => json!({ "pci-address": pci.to_string() }),
-        Hardware::ChildOf(pci) => json!({ "pf-pci-address": pci.to_string() }),
+        Hardware::PartOf(pci) => json!({ "pf-pci-address": pci.to_string() }),
     };
     if let Some(grant) = rdma {
         device["rdma-device"] = json!(grant.name_in_pod());

@@ -97,6 +97,7 @@ fn plan_for(
         snapshot,
         moved,
         pci: facts.pci,
+        is_whole_function: facts.is_whole_function(),
         others: hardware_in_pods(written),
     })
 }

@@ -50,15 +50,16 @@ impl Planned {
     pub(super) fn whole_function(&self) -> Option<PciAddress> {
         match &self.kind {
             Kind::Child(_) => None,
-            Kind::Device(plan) => plan.pci,
+            Kind::Device(plan) => plan.pci.filter(|_| plan.is_whole_function),
         }
     }
 
     /// The hardware of the interface, for the device-info file.
     pub(super) fn hardware(&self) -> Option<Hardware<'_>> {
         match &self.kind {
-            Kind::Child(plan) => plan.child.pci.as_ref().map(Hardware::ChildOf),
-            Kind::Device(plan) => plan.pci.as_ref().map(Hardware::Function),
+            Kind::Child(plan) => plan.child.pci.as_ref().map(Hardware::PartOf),
+            Kind::Device(plan) if plan.is_whole_function => plan.pci.as_ref().map(Hardware::Function),
+            Kind::Device(plan) => plan.pci.as_ref().map(Hardware::PartOf),
         }
     }
 

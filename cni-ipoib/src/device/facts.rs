@@ -10,7 +10,8 @@ use crate::kernel::{Kernel, Side, links};
 use crate::rdma;
 use common::netlink::{Carried, Link, LinkLayer, TABLE_MAIN};
 use common::rdma::{Behind, Guid, PciAddress, PortState, Sysfs};
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 
 /// The link, and everything that depends on it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -19,7 +20,7 @@ pub struct Facts {
     pub path: Option<PathBuf>,
     /// The number of its port on that device.
     pub port: Option<u32>,
-    /// The PCI function.
+    /// The PCI function that has the device, or is the device.
     pub pci: Option<PciAddress>,
     /// Other links of its device, and attachments that have one.
     pub beside: Vec<String>,
@@ -96,6 +97,23 @@ impl Facts {
             .carried(link.index)
             .step(|| format!("list what {} carries", link.name))?;
         Ok(facts)
+    }
+
+    /// Whether a pod that gets the link gets all of its PCI function. A subfunction is a device below the function, and a
+    /// port shares the function. A function of virtio has one virtio device.
+    pub fn is_whole_function(&self) -> bool {
+        let Some(path) = &self.path else {
+            return false;
+        };
+        let name = |path: &Path| path.file_name().and_then(OsStr::to_str).map(str::to_owned);
+        let is_virtio = name(path).is_some_and(|name| name.starts_with("virtio"));
+        let function = if is_virtio {
+            path.parent()
+        } else {
+            Some(path.as_path())
+        };
+        let function: Option<PciAddress> = function.and_then(name).and_then(|name| name.parse().ok());
+        function.is_some() && self.beside.is_empty()
     }
 
     /// Adds the node's own use of `link`.

@@ -113,7 +113,7 @@ fn the_temporary_file_of_a_killed_call_is_removed() {
 #[test]
 fn a_child_does_not_report_its_parents_function_as_its_own() {
     let file = Path::new("/nowhere/x");
-    let (_, content) = to_write(Some(file), Some(Hardware::ChildOf(&pci())), Some(&grant())).unwrap();
+    let (_, content) = to_write(Some(file), Some(Hardware::PartOf(&pci())), Some(&grant())).unwrap();
     let expected = json!({"pf-pci-address": FUNCTION, "rdma-device": "mlx5_1"});
     assert_eq!(content["pci"], expected);
 }

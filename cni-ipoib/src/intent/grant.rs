@@ -92,8 +92,11 @@ impl Identity {
         (likeness(best) > 0).then_some(best)
     }
 
-    /// Whether both are the same device.
+    /// Whether both are the same device. Two subfunctions have one PCI address and two directories.
     pub fn is_same(&self, other: &Self) -> bool {
+        if self.path.is_some() && other.path.is_some() && self.path != other.path {
+            return false;
+        }
         match (self.pci, other.pci) {
             (Some(ours), Some(its)) if ours != its => false,
             (Some(_), Some(_)) => self.node_guid == other.node_guid || self.index == other.index,

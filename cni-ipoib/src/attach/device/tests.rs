@@ -240,6 +240,7 @@ fn an_ethernet_link_that_del_could_not_recognize_stays_on_the_host() {
 /// Adds a link of `device` below the function of `ens1`. `path` is the directory of the device below that of the host bridge.
 fn beside_ens1(fixture: &Fixture, device: &str, path: &str) -> Link {
     fixture.node.netdev("ens3", 9, path);
+    fixture.node.write("class/net/ens3/dev_port", "1");
     let link = Link {
         device: Some(device.to_owned()),
         perm_address: "b8:3f:d2:00:00:09".parse().ok(),
@@ -260,6 +261,43 @@ fn a_port_without_a_permanent_address_stays_on_the_host_beside_another_port() {
     let text = add(&fixture, "ens1").unwrap_err().msg;
     assert!(text.contains("ens3 is on the same device"), "{text}");
     assert_clean(&fixture, &before, &text);
+}
+
+/// A subfunction is below the function of its parent. A port shares its function with another one.
+#[test]
+fn a_part_of_a_function_is_not_reported_as_the_function() {
+    let subfunction = ("auxiliary/mlx5_core.sf.4", "0000:17:00.0/mlx5_core.sf.4");
+    for (device, path) in [subfunction, ("pci/0000:17:00.0", "0000:17:00.0")] {
+        let fixture = fixture(WAYS[0]);
+        beside_ens1(&fixture, device, path);
+        let result = add(&fixture, "ens3").unwrap();
+        assert_eq!(result.interfaces[0].pci_id, "", "{device}");
+        let info = std::fs::read(fixture.info_file()).unwrap();
+        let info: serde_json::Value = serde_json::from_slice(&info).unwrap();
+        assert_eq!(info["pci"], json!({"pf-pci-address": "0000:17:00.0"}), "{device}");
+    }
+}
+
+#[test]
+fn a_port_is_not_the_whole_function_while_another_pod_has_the_other_port() {
+    let fixture = fixture(WAYS[0]);
+    beside_ens1(&fixture, "pci/0000:17:00.0", "0000:17:00.0");
+    add(&fixture, "ens1").unwrap();
+    fixture.kernel.set().state.pod[0].name = "other".to_owned();
+    let keys = json!({"mode": "device", "master": "ens3"});
+    let result = fixture.add_with("c2", &keys).unwrap();
+    assert_eq!(result.interfaces[0].pci_id, "");
+}
+
+/// A function of virtio has one virtio device, which is a device of its own in sysfs.
+#[test]
+fn the_link_of_a_virtio_device_is_reported_as_the_function() {
+    let fixture = fixture(WAYS[0]);
+    fixture
+        .node
+        .follow("class/net/ens1/device", "devices/pci0000:3a/0000:17:00.0/virtio0");
+    let result = add(&fixture, "ens1").unwrap();
+    assert_eq!(result.interfaces[0].pci_id, "0000:17:00.0");
 }
 
 #[test]

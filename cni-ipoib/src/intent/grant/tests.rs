@@ -120,6 +120,13 @@ fn two_grants_of_one_device_are_recognized() {
         ..identity()
     };
     assert!(!here.is_same(&twin));
+    let subfunction = |number: u32| Identity {
+        index: number,
+        node_guid: Guid(0),
+        path: Some(format!("/sys/devices/pci0000:3a/0000:3b:00.1/mlx5_core.sf.{number}").into()),
+        ..identity()
+    };
+    assert!(subfunction(4).is_same(&subfunction(4)) && !subfunction(4).is_same(&subfunction(5)));
     let software = |index| Identity {
         index,
         node_guid: Guid(0),

@@ -139,7 +139,7 @@ fn clear_earlier(context: &mut AddContext<'_>, entry: &mut Entry) -> Result<(), 
         call: context.call,
         identity: &Identity::read(context.call),
     };
-    take_down(&caller, &target)?;
+    take_down(&caller, &target, Some(entry))?;
     Ok(entry.clear()?)
 }
 

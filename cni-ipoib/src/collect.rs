@@ -76,7 +76,7 @@ fn list(node: &Node) -> Result<Vec<DeadAttachment>, Error> {
 fn collect(node: &Node, reach: Reach, dead: &DeadAttachment, unused: Duration) -> Result<Reply, cni::Error> {
     let call = call_of(&dead.network)?;
     let journal = node.journal(&dead.network);
-    let entry = match journal.idle(&dead.attachment) {
+    let mut entry = match journal.idle(&dead.attachment) {
         Ok(Some(entry)) => entry,
         Ok(None) => return Ok(Reply::Collected),
         Err(Error::Busy(_)) => return Ok(kept("another call works on it")),
@@ -103,7 +103,8 @@ fn collect(node: &Node, reach: Reach, dead: &DeadAttachment, unused: Duration) -
         call: &call,
         identity: &Identity::read(&call),
     };
-    let links = take_down(&caller, &target(dead, &entry, &intent))?;
+    let target = target(dead, &entry, &intent);
+    let links = take_down(&caller, &target, Some(&mut entry))?;
     if links == Links::MayReturn && unused < RETURNED_WITHIN {
         return Ok(kept(
             "the kernel has not returned its link: a process may hold its network namespace open",

@@ -30,7 +30,7 @@ pub(crate) fn del(
     netns: Option<&Path>,
 ) -> Result<(), cni::Error> {
     let identity = Identity::read(call);
-    let entry = entry_for_del(node, call, attachment)?;
+    let mut entry = entry_for_del(node, call, attachment)?;
     let intent = entry.as_ref().and_then(|entry| entry.intent.clone());
     let done = entry.as_ref().is_some_and(|entry| entry.done);
     let mut ipam = identity
@@ -60,7 +60,7 @@ pub(crate) fn del(
         call,
         identity: &identity,
     };
-    take_down(&caller, &target)?;
+    take_down(&caller, &target, entry.as_mut())?;
     entry.map_or(Ok(()), Entry::remove)?;
     Ok(())
 }

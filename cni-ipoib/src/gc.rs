@@ -68,7 +68,10 @@ pub(crate) fn gc(node: &Node, call: &Call, gc: &GcConf) -> Result<(), cni::Error
 
 /// `gone` is a moment at which its namespace did not exist any more, if it is dead.
 fn collect(caller: &Caller<'_>, stale: Idle, gone: Option<Instant>) -> Result<(), cni::Error> {
-    let Idle { attachment, entry } = stale;
+    let Idle {
+        attachment,
+        mut entry,
+    } = stale;
     let intent = entry.intent.clone();
     let target = DetachTarget {
         done: entry.done,
@@ -81,7 +84,7 @@ fn collect(caller: &Caller<'_>, stale: Idle, gone: Option<Instant>) -> Result<()
         gone,
         ..DetachTarget::new(&attachment)
     };
-    take_down(caller, &target)?;
+    take_down(caller, &target, Some(&mut entry))?;
     Ok(entry.remove()?)
 }
 
@@ -113,7 +116,7 @@ fn collect_returned(caller: &Caller<'_>, kept: &[Attachment], errors: &mut Vec<c
             notes: entry.notes().ok(),
             ..DetachTarget::new(attachment)
         };
-        let taken = take_down(caller, &target);
+        let taken = take_down(caller, &target, None);
         errors.extend(taken.and_then(|_| Ok(entry.remove()?)).err());
     }
 }

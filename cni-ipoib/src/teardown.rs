@@ -10,7 +10,7 @@ use crate::config::Identity;
 use crate::detach::{self, Known, Recorded, ReturnedChildren};
 use crate::error::Error;
 use crate::intent::Intent;
-use crate::journal::Notes;
+use crate::journal::{Entry, Notes};
 use crate::kernel::{Kernel, Side};
 use crate::mark::{self, Mark};
 use crate::netns::pod_if_there;
@@ -67,14 +67,22 @@ pub(crate) enum Links {
 }
 
 /// Removes what is left of an attachment: its link, then its files, then its addresses once no link has
-/// them.
+/// them. `entry` is its journal entry, if it has one.
 ///
 /// # Errors
 /// The kernel or the IPAM plugin refused, or a device has not returned yet: the call must be repeated. If
 /// only the RDMA device cannot be returned, the link and the addresses are removed all the same.
-pub(crate) fn take_down(caller: &Caller<'_>, target: &DetachTarget<'_>) -> Result<Links, cni::Error> {
+pub(crate) fn take_down(
+    caller: &Caller<'_>,
+    target: &DetachTarget<'_>,
+    entry: Option<&mut Entry>,
+) -> Result<Links, cni::Error> {
     let rdma = rdma::return_device(caller, target);
     let links = remove_link(caller, target)?;
+    // The kernel recreates an IPoIB link whose RDMA device returns. Then the link needs its state again.
+    if rdma.is_ok() {
+        entry.into_iter().for_each(disown);
+    }
     let intent = target.intent.as_ref();
     if let Some(file) = intent.and_then(|intent| intent.device_info.as_deref())
         && let Err(error) = device_info::remove(file)
@@ -97,6 +105,21 @@ pub(crate) fn take_down(caller: &Caller<'_>, target: &DetachTarget<'_>) -> Resul
     }
     rdma?;
     Ok(links)
+}
+
+/// Ends the ownership of a whole link that is restored. If a later step fails, the call is repeated, and the node may have
+/// changed its link by then. A full disk must not keep a container from being removed.
+fn disown(entry: &mut Entry) {
+    let Some(intent) = entry.intent.clone().filter(|intent| intent.device.is_some()) else {
+        return;
+    };
+    let without = Intent {
+        device: None,
+        ..intent
+    };
+    if let Err(error) = entry.reduce(without) {
+        tracing::warn!(%error, "cannot record that the link is restored; a repeated call restores it again");
+    }
 }
 
 /// Deletes the attachment's links: in the container, and on the host, where an interrupted ADD or the end of a

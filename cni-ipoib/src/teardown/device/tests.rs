@@ -448,6 +448,33 @@ fn del_restores_no_other_link_of_the_device_without_a_permanent_address() {
     assert_eq!(host(&fixture), before);
 }
 
+/// The first DEL fails after it has restored the link. Then the node uses the link again.
+#[test]
+fn a_repeated_del_leaves_a_link_that_it_has_restored_unchanged() {
+    for way in WAYS {
+        let fixture = fixture(way);
+        add(&fixture, "ib0").unwrap();
+        fixture.ipam.fail(true);
+        fixture.del("c1").unwrap_err();
+        fixture.ipam.fail(false);
+        {
+            let state = &mut fixture.kernel.set().state;
+            let ib0 = state.host.iter_mut().find(|link| link.name == "ib0").unwrap();
+            (ib0.mtu, ib0.alias) = (4000, Some("used by the node".to_owned()));
+            let child = Link {
+                parent: Some(ib0.index),
+                up: false,
+                ..ipoib(60, "ib0.8002", 0x8002)
+            };
+            state.host.push(child);
+        }
+        let before = host(&fixture);
+        fixture.del("c1").unwrap();
+        assert_eq!(host(&fixture), before, "{way:?}");
+        assert_eq!(fixture.written_down(), [""; 0], "{way:?}");
+    }
+}
+
 #[test]
 fn del_does_not_end_before_the_link_is_back() {
     let fixture = fixture(WAYS[0]);

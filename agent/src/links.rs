@@ -103,11 +103,12 @@ async fn listen_once(
         }
     }
     let before = std::mem::replace(known, there);
-    for (index, gone) in before.iter().filter(|(index, _)| !known.contains_key(index)) {
+    let has_name = |index: &u32, name: &str| known.get(index).is_some_and(|now| now.name == name);
+    for (index, gone) in before.iter().filter(|(index, link)| !has_name(index, &link.name)) {
         tracing::debug!(
             link = gone.name,
             index,
-            "a link was removed while netlink messages were lost"
+            "a link was removed or renamed while netlink messages were lost"
         );
         agent.metrics.link_gone(&gone.name);
     }
@@ -117,20 +118,7 @@ async fn listen_once(
     changed.notify_one();
     while let Some((message, _)) = messages.next().await {
         match message.payload {
-            NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(message)) => {
-                let Some(now) = read(&message, &agent.config.links) else {
-                    continue;
-                };
-                let before = known.insert(message.header.index, now.clone());
-                changed.notify_one();
-                listener.report(before.as_ref(), &now, known);
-            }
-            NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelLink(message)) => {
-                if let Some(gone) = known.remove(&message.header.index) {
-                    agent.metrics.link_gone(&gone.name);
-                    changed.notify_one();
-                }
-            }
+            NetlinkPayload::InnerMessage(message) => listener.receive(&message, known),
             NetlinkPayload::Overrun(_) => return Ok(()),
             _ => {}
         }
@@ -138,6 +126,14 @@ async fn listen_once(
     Err(rtnetlink::Error::NamespaceError(
         "the connection to the kernel has ended".to_owned(),
     ))
+}
+
+/// Whether the message describes the link itself. A bridge sends messages to the same group about each of its ports, without the
+/// kind of the port and without the active port of a bond. It reports a port that leaves the bridge as deleted.
+///
+/// Source: `br_ifinfo_notify` and `br_fill_ifinfo` in `net/bridge/br_netlink.c`.
+fn is_of_link(message: &LinkMessage) -> bool {
+    message.header.interface_family == AddressFamily::Unspec
 }
 
 /// Reads physical ports and bonds, to which pods' links are attached. Other links are created and deleted with pods, and count
@@ -216,6 +212,38 @@ fn changes(before: &Link, now: &Link, known: &HashMap<u32, Link>) -> Vec<NewEven
 }
 
 impl Listener<'_> {
+    /// Updates `known` by a message of the kernel, and reports what the message changes.
+    fn receive(&self, message: &RouteNetlinkMessage, known: &mut HashMap<u32, Link>) {
+        match message {
+            RouteNetlinkMessage::NewLink(message) if is_of_link(message) => self.update(message, known),
+            RouteNetlinkMessage::DelLink(message) if is_of_link(message) => {
+                self.remove(message.header.index, known);
+            }
+            _ => {}
+        }
+    }
+
+    fn update(&self, message: &LinkMessage, known: &mut HashMap<u32, Link>) {
+        let index = message.header.index;
+        let Some(now) = read(message, &self.agent.config.links) else {
+            // A link that `--links` named may have another name now.
+            return self.remove(index, known);
+        };
+        let before = known.insert(index, now.clone());
+        self.changed.notify_one();
+        if let Some(renamed) = before.as_ref().filter(|before| before.name != now.name) {
+            self.agent.metrics.link_gone(&renamed.name);
+        }
+        self.report(before.as_ref(), &now, known);
+    }
+
+    fn remove(&self, index: u32, known: &mut HashMap<u32, Link>) {
+        if let Some(gone) = known.remove(&index) {
+            self.agent.metrics.link_gone(&gone.name);
+            self.changed.notify_one();
+        }
+    }
+
     fn report(&self, before: Option<&Link>, now: &Link, known: &HashMap<u32, Link>) {
         let carrier = before.is_some_and(|before| before.up != now.up);
         self.agent.metrics.link(&now.name, now.up, carrier);

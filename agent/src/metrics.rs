@@ -268,11 +268,14 @@ impl Metrics {
         }
     }
 
-    /// The link has left the node. Its gauge is removed: a gauge that is not updated would be read as the current state.
+    /// The node has no link of this name any more. Its gauge is removed: a gauge that is not updated would be read as the current
+    /// state. Its counter is removed too: links that come and go under new names would add counters until the agent ends. If the
+    /// name returns, Prometheus takes the lower count for a restart of the counter.
     pub(crate) fn link_gone(&self, name: &str) {
         let link = LinkLabels {
             link: name.to_owned(),
         };
         self.link_up.remove(&link);
+        self.link_changes.remove(&link);
     }
 }

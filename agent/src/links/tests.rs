@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use super::*;
+use crate::config::Config;
+use api::testing::answering_clients;
+use clap::Parser;
 use futures::FutureExt;
+use kube::runtime::reflector::store;
+use prometheus_client::registry::Registry;
 use rtnetlink::packet_route::link::InfoKind;
 
 fn message(name: &str, layer: LinkLayerType, kind: Option<InfoKind>, up: bool) -> LinkMessage {
@@ -175,4 +180,126 @@ async fn all_changes_of_a_burst_wait_for_one_turn_of_the_node() {
     let burst = burst.await.unwrap();
     let notes: Vec<String> = burst.into_iter().map(|change| change.note).collect();
     assert_eq!(notes, ["ib0", "ib1", "ib2"]);
+}
+
+/// A listener of an agent whose flag `--links` has this value, and the links that it knows.
+struct Scene {
+    agent: Agent,
+    changed: Notify,
+    known: HashMap<u32, Link>,
+}
+
+impl Scene {
+    fn new(links: &str) -> Self {
+        let config = Config::parse_from(["agent", "--node", "n", "--links", links]);
+        let clients = answering_clients(|_, uri, _| panic!("no request is expected: {uri}"));
+        let (blocks, _watched) = mpsc::unbounded_channel();
+        Self {
+            agent: Agent::new(config, clients, store().0, store().0, blocks),
+            changed: Notify::new(),
+            known: HashMap::new(),
+        }
+    }
+
+    /// Receives messages of the kernel. Returns the notes of the Events.
+    fn receive(&mut self, messages: Vec<RouteNetlinkMessage>) -> Vec<String> {
+        let (events, mut queue) = mpsc::channel(EVENTS_QUEUED);
+        let listener = Listener {
+            agent: &self.agent,
+            changed: &self.changed,
+            events,
+        };
+        for message in messages {
+            listener.receive(&message, &mut self.known);
+        }
+        std::iter::from_fn(|| queue.try_recv().ok())
+            .map(|event| event.note)
+            .collect()
+    }
+
+    /// The samples that have a link as label, without the name of the label.
+    fn metrics(&self) -> Vec<String> {
+        let mut registry = Registry::default();
+        self.agent.metrics.register(&mut registry);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        let samples = text.lines().filter(|line| line.contains("{link="));
+        let mut samples: Vec<String> = samples.map(|line| line.replace("link=", "")).collect();
+        samples.sort();
+        samples
+    }
+}
+
+/// An Ethernet link of hardware with this index.
+fn hardware(index: u32, name: &str, up: bool) -> LinkMessage {
+    let mut link = message(name, LinkLayerType::Ether, None, up);
+    link.header.index = index;
+    link
+}
+
+/// The bond `bond0` with index 7. Its active port has index 4.
+fn bond_of_port_4() -> LinkMessage {
+    let mut bond = hardware(7, "bond0", true);
+    bond.attributes.push(LinkAttribute::LinkInfo(vec![
+        LinkInfo::Kind(InfoKind::Bond),
+        LinkInfo::Data(InfoData::Bond(vec![InfoBond::ActivePort(4)])),
+    ]));
+    bond
+}
+
+/// What a bridge sends about its port `link`. Source: `br_fill_ifinfo` in `net/bridge/br_netlink.c`, without `IFLA_LINKINFO`.
+fn of_bridge(mut link: LinkMessage) -> LinkMessage {
+    link.header.interface_family = AddressFamily::Bridge;
+    link.attributes
+        .retain(|attribute| !matches!(attribute, LinkAttribute::LinkInfo(_)));
+    link.attributes.push(LinkAttribute::Controller(9));
+    link
+}
+
+#[tokio::test]
+async fn a_message_of_a_bridge_about_its_port_changes_nothing() {
+    let mut scene = Scene::new("rdma");
+    let links = vec![hardware(4, "eth0", true), bond_of_port_4()];
+    let known = links.into_iter().map(RouteNetlinkMessage::NewLink).collect();
+    assert_eq!(scene.receive(known), [""; 0]);
+    let (before, samples) = (scene.known.clone(), scene.metrics());
+
+    let veth_of_a_pod = of_bridge(hardware(12, "veth1", true));
+    let notes = scene.receive(vec![
+        RouteNetlinkMessage::NewLink(of_bridge(bond_of_port_4())),
+        RouteNetlinkMessage::NewLink(veth_of_a_pod),
+        RouteNetlinkMessage::DelLink(of_bridge(hardware(4, "eth0", true))),
+    ]);
+    assert_eq!(notes, [""; 0]);
+    assert_eq!(scene.known, before);
+    assert_eq!(scene.metrics(), samples);
+}
+
+#[tokio::test]
+async fn a_link_that_is_gone_or_renamed_leaves_no_metric_under_its_name() {
+    let mut scene = Scene::new("eth*");
+    let known = [hardware(4, "eth0", true), hardware(5, "eth1", true)];
+    let down = [hardware(4, "eth0", false), hardware(5, "eth1", false)];
+    let all = known.into_iter().chain(down);
+    scene.receive(all.map(RouteNetlinkMessage::NewLink).collect());
+    assert_eq!(
+        scene.metrics(),
+        [
+            "link_changes_total{\"eth0\"} 1",
+            "link_changes_total{\"eth1\"} 1",
+            "link_up{\"eth0\"} 0",
+            "link_up{\"eth1\"} 0",
+        ]
+    );
+    scene.receive(vec![RouteNetlinkMessage::DelLink(hardware(4, "eth0", false))]);
+    scene.receive(vec![RouteNetlinkMessage::NewLink(hardware(5, "eth2", false))]);
+    assert_eq!(scene.metrics(), ["link_up{\"eth2\"} 0"]);
+    // `--links` does not name the link any more.
+    let veth = |name| {
+        let mut link = message(name, LinkLayerType::Ether, Some(InfoKind::Veth), true);
+        link.header.index = 6;
+        RouteNetlinkMessage::NewLink(link)
+    };
+    scene.receive(vec![veth("eth3"), veth("veth3")]);
+    assert_eq!(scene.metrics(), ["link_up{\"eth2\"} 0"]);
 }

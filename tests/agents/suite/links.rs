@@ -185,6 +185,31 @@ fn a_condition_an_event_and_a_metric_report_a_pulled_and_replugged_cable() {
     });
 }
 
+/// A bridge sends messages of its own about its ports to the listeners for links.
+#[test]
+fn links_on_a_bridge_are_reported_as_links_without_one() {
+    on_a_machine("bridged", async |machine| {
+        let node = machine.agent(&[]).await;
+        machine.expect_condition("True", "LinksUp", BOTH).await;
+        machine.ip("link add br0 type bridge");
+        machine.node.cable("veth0");
+        machine.ip("link set veth0 master br0");
+        machine.ip("link set rail0 master br0");
+        machine.ip("link set rail0 nomaster");
+        machine.ip("link set veth0-far down");
+        // The agent reads messages in their order.
+        machine.pull("rail1").await;
+        let last = "rdmanet_link_changes_total{link=\"rail1\"} 1";
+        until("the agent has read all messages", async || {
+            node.get("/metrics").contains(last)
+        })
+        .await;
+        let served = node.get("/metrics");
+        assert!(served.contains("rdmanet_link_up{link=\"rail0\"} 1"), "{served}");
+        assert!(!served.contains("veth0"), "{served}");
+    });
+}
+
 #[test]
 fn a_flapping_link_updates_its_condition_at_a_bounded_rate_and_ends_correct() {
     on_a_machine("flapping", async |machine| {

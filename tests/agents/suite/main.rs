@@ -16,6 +16,7 @@ mod events;
 mod exhausted;
 mod garbage;
 mod gone;
+mod in_time;
 mod late;
 mod life;
 mod links;

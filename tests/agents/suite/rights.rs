@@ -98,7 +98,7 @@ async fn exercise(site: &Site, nodes: &[Member; 2]) {
     let by_name = Attachment::of("named").asking("10.1.0.5");
     nodes[0].add_soon("wide", &by_name).await;
     // The name is taken, and the API server returns the existing object.
-    nodes[1].error("wide", &Attachment::of("second").asking("10.1.0.5"));
+    nodes[1].refused("wide", &Attachment::of("second").asking("10.1.0.5"), &[111], &[]);
     nodes[0].del("wide", &by_name);
     let uid = site.replica("db", 0, "a").await;
     let replica = Attachment {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Many gone nodes: their blocks and addresses are collected, and nothing else is delayed.
 
-use crate::late::in_turn;
 use agents::pools::simple;
-use agents::{Member, Site};
+use agents::{InTurn, Member, Site};
 use api::{BlockState, IpAddress, NodeRef};
 use apiserver::identity::join;
 use apiserver::install::until;
@@ -15,6 +14,15 @@ use serde_json::json;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The flags of the controller.
+const FLAGS: [&str; 4] = ["--quarantine", "4s", "--quarantine-in-use", "4s"];
+
+/// Runs `test` on the cluster that all tests of this module share.
+fn in_turn(test: impl AsyncFnOnce(&Site)) {
+    static CLUSTER: InTurn = InTurn::new(&FLAGS);
+    CLUSTER.run(|runtime, site| runtime.block_on(test(site)));
+}
 
 /// The number of gone nodes.
 const GONE: u32 = 48;
@@ -54,10 +62,9 @@ async fn looks_through(
 /// Starts the controller again behind `proxy`, or without one.
 fn restart(site: &Site, proxy: Option<&Proxy>) {
     assert!(site.controller.stop());
-    let flags = ["--quarantine", "4s", "--quarantine-in-use", "4s"];
     match proxy {
-        Some(proxy) => site.controller.start_behind(proxy, &site.server, &flags),
-        None => site.controller.start(&site.server, &flags),
+        Some(proxy) => site.controller.start_behind(proxy, &site.server, &FLAGS),
+        None => site.controller.start(&site.server, &FLAGS),
     }
 }
 
@@ -143,11 +150,7 @@ fn the_controller_does_not_read_a_deleted_node_once_per_object() {
             bind(site, number).await;
         }
         let (proxy, looks) = looks_through(site, "looker", |_| Fault::None).await;
-        site.controller.start_behind(
-            &proxy,
-            &site.server,
-            &["--quarantine", "4s", "--quarantine-in-use", "4s"],
-        );
+        site.controller.start_behind(&proxy, &site.server, &FLAGS);
         let addresses = async || {
             let all = site.addresses().await.into_iter();
             all.filter(|address| address.spec.pool == "heap").count()

@@ -260,7 +260,7 @@ impl Machine {
     /// Deletes a pod's object, and retries until the API server has none.
     pub(crate) async fn remove_pod(&self, pod: &str) {
         let now = DeleteParams::default().grace_period(0);
-        for _ in 0..100 {
+        for _ in 0..600 {
             match self.kubelet().delete(pod, &now).await {
                 Ok(_) => return,
                 Err(kube::Error::Api(status)) if status.code == 404 => return,
@@ -354,7 +354,7 @@ impl Machine {
         what: &str,
         mut attempt: impl AsyncFnMut(&mut Self) -> Result<(), kube::Error>,
     ) {
-        for _ in 0..200 {
+        for _ in 0..600 {
             match attempt(self).await {
                 Ok(()) => return,
                 Err(_) => tokio::time::sleep(Duration::from_millis(300)).await,

@@ -13,6 +13,9 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+/// The time limit for a change of the leader. A Lease of a replica that does not release it lasts 15 s or longer.
+const FAILOVER: Duration = Duration::from_secs(300);
+
 #[tokio::test(flavor = "multi_thread")]
 async fn another_replica_leads_when_the_leader_stops_crashes_or_hangs() {
     let site = Site::new().await;
@@ -23,7 +26,7 @@ async fn another_replica_leads_when_the_leader_stops_crashes_or_hangs() {
     .await;
     other.start(&site.server, &[]);
     assert!(site.controller.stop());
-    until("the second replica leads", async || {
+    until_within(FAILOVER, "the second replica leads", async || {
         site.leader().await == other.identity()
     })
     .await;
@@ -32,7 +35,7 @@ async fn another_replica_leads_when_the_leader_stops_crashes_or_hangs() {
 
     site.controller.start(&site.server, &[]);
     other.kill();
-    until("the first replica leads again", async || {
+    until_within(FAILOVER, "the first replica leads again", async || {
         site.leader().await == site.controller.identity()
     })
     .await;
@@ -41,7 +44,7 @@ async fn another_replica_leads_when_the_leader_stops_crashes_or_hangs() {
 
     other.start(&site.server, &[]);
     site.controller.freeze();
-    until("the second replica leads again", async || {
+    until_within(FAILOVER, "the second replica leads again", async || {
         site.leader().await == other.identity()
     })
     .await;
@@ -67,7 +70,7 @@ async fn a_replica_leads_soon_after_a_leader_whose_clock_was_ahead() {
     leases.patch(name, &params, &Patch::Merge(patch)).await.unwrap();
     site.controller.start(&site.server, &[]);
     // It takes about 45 s on an idle machine.
-    until_within(Duration::from_secs(300), "the replica leads again", async || {
+    until_within(FAILOVER, "the replica leads again", async || {
         site.leader().await == site.controller.identity()
     })
     .await;

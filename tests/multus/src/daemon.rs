@@ -70,7 +70,7 @@ impl<'s, 'n> Daemon<'s, 'n> {
     fn wait_until_ready(&self) {
         let start = Instant::now();
         while self.written().is_none() {
-            let late = start.elapsed() > Duration::from_secs(40);
+            let late = start.elapsed() > Duration::from_secs(120);
             assert!(
                 !self.process.has_ended() && !late,
                 "multus-daemon does not get ready: {}",

@@ -55,7 +55,7 @@ fn a_contradictory_edit_is_not_in_force_until_it_is_corrected() {
     cluster.apply(&[pool("edited", &json!({}))]);
     has(&cluster, "edited", FINE);
     event(&cluster, "edited", "Accepted", "Normal");
-    cluster.kubectl("wait ippool/edited --for=condition=Ready --timeout=10s");
+    cluster.kubectl("wait ippool/edited --for=condition=Ready --timeout=600s");
 
     let nothing_left = json!([{ "subnet": "10.81.0.0/28", "gateway": "none", "exclude": ["10.81.0.0/28"] }]);
     cluster.apply(&[pool("edited", &json!({ "ranges": nothing_left }))]);

@@ -89,7 +89,7 @@ fn a_sandbox_lost_by_cri_o_is_shown_and_collected_once_its_namespace_is_deleted(
     let cluster = cluster();
     let mut lost = Vec::new();
     // The kill may come too late.
-    for _ in 0..5 {
+    for _ in 0..20 {
         cluster.apply(&[single("struck", "ib-ipoib", Some("node-1"))]);
         cluster.at("node-1", &["sh", "-c", KILL_AFTER_ADD, "sh", "crio"]);
         ready(&cluster, "struck");

@@ -118,9 +118,10 @@ impl PoolReconciler {
         self.blocks.known_mut().forget_reported();
         let target = self.context.target(api)?;
         if target.accepted.is_none() && self.context.file().await?.is_none() {
+            let collected = self.collect_lost(&target, asked).await;
             self.context.agent.metrics.holds_nothing(&self.context.pool);
             self.context.agent.unreconciled.set(&self.context.pool, None);
-            return Ok(());
+            return collected;
         }
         let first = if self.blocks.is_proven() {
             self.next_part
@@ -149,6 +150,16 @@ impl PoolReconciler {
         let unreconciled = &self.context.agent.unreconciled;
         unreconciled.set(&self.context.pool, problem.map(str::to_owned));
         refused.map_or(Ok(()), Err)
+    }
+
+    /// Deletes what this node has left in a pool that the API server does not have: an ADD may have died after its object was made.
+    async fn collect_lost(&mut self, target: &Target, asked: Duration) -> Result<(), ReconcileError> {
+        // Without a directory, no ADD of this node has requested an address of the pool.
+        if self.context.agent.stores.pools().contains(&self.context.pool) {
+            self.do_part(Part::Collect, target, asked).await
+        } else {
+            Ok(())
+        }
     }
 
     async fn do_part(&mut self, part: Part, target: &Target, asked: Duration) -> Result<(), ReconcileError> {

@@ -44,6 +44,8 @@ pub(super) struct Observed {
     listed: Option<Instant>,
     /// The registration of this node when all address objects of its leases were last found correct.
     kept_as: Option<NodeIdentity>,
+    /// The registration of this node when its address objects were last listed and no leased one had to be changed.
+    collected_as: Option<NodeIdentity>,
 }
 
 impl Observed {
@@ -51,13 +53,25 @@ impl Observed {
     /// them. So in a large cluster an agent that creates none does not list them every few seconds. What was written before this
     /// process started, or by another process, is found later.
     fn must_list(&self, me: &NodeIdentity, interval: Duration, last_write: Option<Instant>) -> bool {
-        let lately = |at: Option<Instant>, within| at.is_some_and(|at| at.elapsed() < within);
         let doubted = matches!(me, NodeIdentity::Gone(_)) || self.kept_as.as_ref() != Some(me);
         doubted
-            || !self.addresses.is_empty()
-            || lately(last_write, BACKGROUND_LIMIT + interval * 4)
-            || !lately(self.listed, interval * IDLE_INTERVALS)
+            || self.has_suspects(interval, last_write)
+            || !is_recent(self.listed, interval * IDLE_INTERVALS)
     }
+
+    /// The same for a pool that the API server does not have. No agent creates objects of it, so they are not listed regularly.
+    fn must_list_lost(&self, me: &NodeIdentity, interval: Duration, last_write: Option<Instant>) -> bool {
+        self.collected_as.as_ref() != Some(me) || self.has_suspects(interval, last_write)
+    }
+
+    /// Whether an object looks unused, or was written so lately that it may begin to look so.
+    fn has_suspects(&self, interval: Duration, last_write: Option<Instant>) -> bool {
+        !self.addresses.is_empty() || is_recent(last_write, BACKGROUND_LIMIT + interval * 4)
+    }
+}
+
+fn is_recent(at: Option<Instant>, within: Duration) -> bool {
+    at.is_some_and(|at| at.elapsed() < within)
 }
 
 /// What became of the network namespace of a lease; `None` if the lease names none.
@@ -123,43 +137,60 @@ impl GarbageCollector {
         self.release_ended(&target.api, addresses).await?;
         self.collect_leases(&target.api).await?;
         let last_write = publisher.last_write().max(addresses.last_write());
-        if let (Some(accepted), Some(me)) = (&target.accepted, self.context.agent.identity())
-            && self.observed.must_list(
-                &me,
-                self.context.agent.config.daemon.observation_interval,
-                last_write,
-            )
-        {
-            // The leases first: an object that a lease has exists before the lease does.
-            let uncovered = publisher.uncovered().await?;
-            let there = target.api.addresses_of(&self.context.agent.config.node).await?;
-            let kept = self.collect_addresses(&target.api, &me, &there).await?;
-            let there = self.context.by_ip(&there);
-            let conflict = match me {
-                NodeIdentity::Registered(_) => {
-                    publisher
-                        .write_missing(target, accepted, uncovered.leased, &there)
-                        .await?
-                }
-                NodeIdentity::Gone(_) => None,
+        if let Some(me) = self.context.agent.identity() {
+            let interval = self.context.agent.config.daemon.observation_interval;
+            let must_list = match target.accepted {
+                Some(_) => self.observed.must_list(&me, interval, last_write),
+                None => self.observed.must_list_lost(&me, interval, last_write),
             };
-            let mut without_object = uncovered.unattributed.into_iter();
-            let unknown = without_object.find(|ip| !there.contains_key(ip));
-            match (conflict, unknown) {
-                (Some(ip), _) => {
-                    self.problem = Some(self.describe_conflict(&target.api, accepted, ip).await?);
-                }
-                (None, Some(ip)) => self.problem = Some(without_lease(ip)),
-                (None, None) if proven => self.problem = None,
-                (None, None) => {}
+            if must_list {
+                self.compare_addresses(target, publisher, me, proven).await?;
             }
-            self.observed.listed = Some(Instant::now());
-            let complete = conflict.is_none() && unknown.is_none();
-            self.observed.kept_as = (kept && proven && complete).then_some(me);
         }
         if target.accepted.is_none() {
             self.problem = None;
         }
+        Ok(())
+    }
+
+    /// Deletes the objects of this node that no lease has, and creates those that leases lack if the pool exists.
+    async fn compare_addresses(
+        &mut self,
+        target: &Target,
+        publisher: &mut Publisher,
+        me: NodeIdentity,
+        proven: bool,
+    ) -> Result<(), ReconcileError> {
+        // The leases first: an object that a lease has exists before the lease does.
+        let uncovered = publisher.uncovered().await?;
+        let there = target.api.addresses_of(&self.context.agent.config.node).await?;
+        let kept = self.collect_addresses(&target.api, &me, &there).await?;
+        self.observed.collected_as = kept.then(|| me.clone());
+        let Some(accepted) = &target.accepted else {
+            return Ok(());
+        };
+        let there = self.context.by_ip(&there);
+        let conflict = match me {
+            NodeIdentity::Registered(_) => {
+                publisher
+                    .write_missing(target, accepted, uncovered.leased, &there)
+                    .await?
+            }
+            NodeIdentity::Gone(_) => None,
+        };
+        let mut without_object = uncovered.unattributed.into_iter();
+        let unknown = without_object.find(|ip| !there.contains_key(ip));
+        match (conflict, unknown) {
+            (Some(ip), _) => {
+                self.problem = Some(self.describe_conflict(&target.api, accepted, ip).await?);
+            }
+            (None, Some(ip)) => self.problem = Some(without_lease(ip)),
+            (None, None) if proven => self.problem = None,
+            (None, None) => {}
+        }
+        self.observed.listed = Some(Instant::now());
+        let complete = conflict.is_none() && unknown.is_none();
+        self.observed.kept_as = (kept && proven && complete).then_some(me);
         Ok(())
     }
 

@@ -125,7 +125,8 @@ impl PoolFileWriter {
         })
     }
 
-    /// Removes the file if the node has no part of the pool any more, and no block and no lease is left.
+    /// Removes the file if the node has no part of the pool any more, and no block, no lease and no record of a release is left.
+    /// A release needs the cooldown, which is in the file.
     async fn remove_file(&mut self, target: &Target) -> Result<(), ReconcileError> {
         if target.open {
             return Ok(());
@@ -140,14 +141,15 @@ impl PoolFileWriter {
                 };
                 let empty = locked.pool()?.is_some_and(|file| file.blocks.is_empty());
                 let leases = store.leases()?;
-                if !empty || !leases.intact.is_empty() || !leases.damaged.is_empty() {
+                let has_leases = !leases.intact.is_empty() || !leases.damaged.is_empty();
+                if !empty || has_leases || !store.releases()?.is_empty() {
                     return Ok(false);
                 }
                 locked.remove_pool().map(|()| true)
             })
             .await?;
         if removed {
-            tracing::info!(pool = %self.context.pool, "removed the pool file: the node has no block and no lease of the pool");
+            tracing::info!(pool = %self.context.pool, "removed the pool file: the node has no block, no lease and no resting address of the pool");
         }
         Ok(())
     }

@@ -330,6 +330,14 @@ impl Member {
         std::fs::write(path, file.to_string()).unwrap();
     }
 
+    /// Removes the leases of the pool, as a power failure does: those of an earlier boot do not count.
+    pub fn forget_leases(&self, pool: &str) {
+        let entries = std::fs::read_dir(self.data().join("pools").join(pool)).unwrap();
+        let is_boot = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with("boot-");
+        let boot = entries.flatten().find(is_boot).unwrap();
+        std::fs::remove_dir_all(boot.path()).unwrap();
+    }
+
     /// The blocks in this node's pool file, by state.
     pub fn blocks(&self, pool: &str, state: &str) -> Vec<String> {
         let file = self.file(pool);
@@ -454,6 +462,21 @@ impl Member {
         assert!(has_code(&error), "{error}");
         assert_eq!(lacks(&error), None, "a missing piece of {error}");
         error["msg"].as_str().unwrap().to_owned()
+    }
+
+    /// Waits until ADD fails with one of `codes`, and ends the attachments that it makes before.
+    pub async fn wait_refused(&self, pool: &str, codes: &[u64]) {
+        let probe = Attachment::of("probe");
+        until("ADD is refused", async || {
+            let answer = self.call("ADD", pool, &probe);
+            if answer.status.success() {
+                self.del(pool, &probe);
+                return false;
+            }
+            let error: Value = serde_json::from_str(&answer.stdout).unwrap();
+            error["code"].as_u64().is_some_and(|code| codes.contains(&code))
+        })
+        .await;
     }
 
     /// Calls DEL, which must succeed.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Administrators edit pools while pods run: no edit takes an address from a running pod.
 
-use agents::pools::simple;
+use agents::pools::{per_address, simple};
 use agents::{Attachment, Member, Site};
 use api::{AddressSpace, IpBlock};
 use apiserver::install::until;
@@ -16,6 +16,7 @@ use kube::{Api, Resource, ResourceExt};
 use serde_json::json;
 use std::io::Write;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_keeps_an_excluded_address_and_no_other_pod_gets_it() {
@@ -378,4 +379,30 @@ async fn a_block_update_that_the_api_server_refuses_does_not_delay_other_blocks(
     .await;
     allow_changes(&site).await;
     site.wait_blocks("rail0", 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_rests_for_its_cooldown_after_its_node_was_deselected() {
+    let (site, node) = Site::with_node().await;
+    let mut spec = per_address("10.1.0.0/28");
+    spec["cooldownSeconds"] = json!(3600);
+    site.pool("rail0", spec).await;
+    until("the pool is here", async || !node.file("rail0").is_null()).await;
+    let one = Attachment::of("one");
+    let ip = node.add("rail0", &one).remove(0);
+    let none = json!({ "matchLabels": { "rail": "none" } });
+    site.edit("rail0", json!({ "spec": { "nodeSelector": none } }))
+        .await;
+    node.wait_refused("rail0", &[116]).await;
+    node.del("rail0", &one);
+    // The agent begins fifteen rounds meanwhile, and compares its objects with its leases in some of them.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let there = site.addresses().await;
+    assert!(there.iter().any(|object| object.spec.address == ip), "{ip} rests");
+    let shorter = json!({ "spec": { "nodeSelector": null, "cooldownSeconds": 0 } });
+    site.edit("rail0", shorter).await;
+    until("the address has rested", async || {
+        site.addresses().await.is_empty()
+    })
+    .await;
 }

@@ -131,13 +131,7 @@ async fn an_address_object_without_a_lease_is_deleted() {
     node.add("rail0", &Attachment::of("one"));
     node.add("rail0", &Attachment::of("two"));
     node.kill();
-    // The state after a power failure: the leases are those of an earlier boot.
-    let boot = std::fs::read_dir(node.data().join("pools/rail0"))
-        .unwrap()
-        .flatten()
-        .find(|entry| entry.file_name().to_string_lossy().starts_with("boot-"))
-        .unwrap();
-    std::fs::remove_dir_all(boot.path()).unwrap();
+    node.forget_leases("rail0");
     assert!(site.addresses().await.len() >= 2);
     node.start();
     until("both are free", async || site.addresses().await.is_empty()).await;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Blocks and addresses that the API server loses while pods use them: an administrator deletes them, or etcd is restored.
 
-use agents::pools::simple;
+use agents::pools::{per_address, simple};
 use agents::{Attachment, Member, Site};
 use api::convert::IN_USE;
 use api::{AddressState, BlockState, IpAddress, IpBlock};
@@ -460,4 +460,55 @@ async fn a_pool_created_again_in_another_address_space_uses_no_block_of_the_earl
     })
     .await;
     assert_eq!(a.blocks("rail0", "draining"), [earlier], "{ip} lives");
+}
+
+/// A person deletes a pool and removes its finalizer while pods have addresses of it.
+async fn lose_pool(site: &Site) {
+    site.delete("rail0").await;
+    site.edit("rail0", json!({ "metadata": { "finalizers": null } }))
+        .await;
+    until("the pool is gone", async || site.has_no_pool().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_object_of_an_address_of_a_lost_pool_is_deleted_after_del() {
+    let (site, node) = Site::with_node().await;
+    let mut spec = per_address("10.1.0.0/28");
+    spec["cooldownSeconds"] = json!(2);
+    site.pool("rail0", spec).await;
+    until("the pool is here", async || !node.file("rail0").is_null()).await;
+    let one = Attachment::of("one");
+    node.add("rail0", &one);
+    lose_pool(&site).await;
+    node.wait_refused("rail0", &[115, 116]).await;
+    node.del("rail0", &one);
+    until("the object is deleted", async || {
+        site.addresses().await.is_empty()
+    })
+    .await;
+    until("the file is gone", async || node.file("rail0").is_null()).await;
+}
+
+/// An earlier agent removed the file of such a pool although the node had objects of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_object_without_a_lease_is_deleted_though_its_pool_is_lost() {
+    for has_file in [true, false] {
+        let (site, node) = Site::with_node().await;
+        site.pool("rail0", per_address("10.1.0.0/28")).await;
+        until("the pool is here", async || !node.file("rail0").is_null()).await;
+        node.add("rail0", &Attachment::of("one"));
+        node.kill();
+        node.forget_leases("rail0");
+        if !has_file {
+            std::fs::remove_file(node.data().join("pools/rail0/pool.json")).unwrap();
+        }
+        lose_pool(&site).await;
+        assert_eq!(site.addresses().await.len(), 1);
+        node.start();
+        until("the object is deleted", async || {
+            site.addresses().await.is_empty()
+        })
+        .await;
+        until("the agent is ready", async || node.is_ready()).await;
+    }
 }

@@ -2,7 +2,9 @@
 //! The file of a pool after a reboot.
 
 use super::super::reconcile_block::BlockReconciler;
-use super::super::testing::{damage_lease, file_of_earlier_boot, registered_node, replace_file};
+use super::super::testing::{
+    commit_lease, damage_lease, file_of_earlier_boot, registered_node, replace_file,
+};
 use super::*;
 use api::testing::small_pool;
 use serde_json::json;
@@ -98,4 +100,31 @@ async fn a_pool_file_without_blocks_stays_while_the_node_has_a_lease_that_cannot
         writer.remove_file(&target).await.unwrap();
         assert_eq!(context.file().await.unwrap().is_some(), has_lease);
     }
+}
+
+/// The cooldown of the address is in the file.
+#[tokio::test]
+async fn a_pool_file_stays_while_an_address_of_the_pool_rests() {
+    let (context, mut target, _dir) = node(404).await;
+    target.open = false;
+    let mut file = of_earlier_boot(&context);
+    file.blocks.clear();
+    replace_file(&context, &file).await;
+    let stores = &context.agent.stores;
+    let released = stores.with(&context.pool, |store| {
+        commit_lease(store, "c1", "10.1.0.3", true);
+        let owner = store.leases()?.intact.remove(0).lease.owner;
+        store.enter()?.release(&owner)
+    });
+    released.await.unwrap().unwrap();
+    let mut writer = PoolFileWriter::new(context.clone());
+    writer.remove_file(&target).await.unwrap();
+    assert!(context.file().await.unwrap().is_some());
+    let ended = stores.with(&context.pool, |store| {
+        let released = store.releases()?.remove(0);
+        store.enter()?.end_release(&released)
+    });
+    ended.await.unwrap();
+    writer.remove_file(&target).await.unwrap();
+    assert!(context.file().await.unwrap().is_none());
 }

@@ -245,15 +245,22 @@ impl Addresses {
                 "{ip} lies in {cidr}, which node {node} gives to its own pods; try again"
             )));
         }
+        if !ours {
+            let other = &block.spec.pool;
+            return Ok(Some(format!(
+                "{ip} of pool {} lies in {cidr} of pool {other}, which node {node} gives to pods of pool {other}; request an address that pool {other} does not have, or remove the common addresses from the ranges of pool {other}: node {node} returns the block when its pods have ended",
+                self.context.pool
+            )));
+        }
         let noted = block
             .status
             .as_ref()
             .and_then(|status| status.observed_generation)
             .unwrap_or_default();
-        if ours && noted == accepted.generation {
+        if noted == accepted.generation {
             return Ok(None);
         }
-        if ours && noted > accepted.generation {
+        if noted > accepted.generation {
             let why = "has changed, and this node has not received the change yet; try again";
             return Ok(Some(format!("pool {} {why}", self.context.pool)));
         }

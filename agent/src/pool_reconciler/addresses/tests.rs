@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
 use crate::pool_reconciler::testing::registered_node;
+use api::testing::accepted_pool;
 use serde_json::json;
 
 const IP: &str = "10.1.0.5";
@@ -61,4 +62,39 @@ async fn an_address_object_of_a_lost_response_is_used() {
 async fn an_address_object_of_another_pool_for_the_same_attachment_is_in_use() {
     let refused = bind_beside_an_object_of("rail1").await.unwrap_err();
     assert_eq!(refused.code, Code::ADDRESS_IN_USE, "{}", refused.msg);
+}
+
+/// The agent of that block never notes what this pool reserves.
+#[tokio::test]
+async fn a_reserved_address_in_a_block_of_another_pool_is_refused_with_that_pool() {
+    let block = json!({
+        "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPBlock", "metadata": { "name": "default-4-0a010000-28" },
+        "spec": {
+            "pool": "rail1", "cidr": "10.1.0.0/28", "owner": { "node": "m", "nodeUID": "v" },
+            "state": "Active", "epoch": 1,
+        },
+        "status": { "used": 1, "free": 13, "observedGeneration": 7 },
+    });
+    let (context, target, _dir) = registered_node(move |_| (200, block.clone())).await;
+    let spec = json!({
+        "ranges": [{ "subnet": "10.1.0.0/24", "gateway": "none" }], "blockSize": { "v4": 16 }, "reserved": [IP],
+    });
+    let accepted = accepted_pool("rail0", &spec).unwrap();
+    let scope = RequestScope {
+        target: &target,
+        accepted: &accepted,
+        pending: None,
+    };
+    let addresses = Addresses::new(context);
+    let refused = addresses.require_noted(scope, IP.parse().unwrap());
+    let refused = refused.await.unwrap_err();
+    assert_eq!(refused.code, Code::TRY_AGAIN);
+    for piece in [
+        "10.1.0.0/28 of pool rail1",
+        "node m",
+        "remove the common addresses",
+    ] {
+        assert!(refused.msg.contains(piece), "{piece}: {}", refused.msg);
+    }
+    assert!(!refused.msg.contains("check that agent"), "{}", refused.msg);
 }

@@ -191,7 +191,12 @@ impl PoolReconciler {
     /// The work of one round. After a release by a plugin, released addresses come first.
     async fn work(&mut self, api: &Requests, after_release: bool) -> Result<(), ReconcileError> {
         let released = if after_release {
-            self.garbage.release_ended(api, &mut self.addresses).await
+            // A pool that cannot be read is reported by the round.
+            let target = self.context.target(api).ok();
+            let accepted = target.and_then(|target| target.accepted);
+            self.garbage
+                .release_ended(api, accepted.as_ref(), &mut self.addresses)
+                .await
         } else {
             Ok(())
         };

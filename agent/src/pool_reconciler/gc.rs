@@ -86,6 +86,13 @@ fn has_rested(ended: Option<Duration>, now: Duration, cooldown: Duration) -> boo
     ended.is_none_or(|ended| now.checked_sub(ended).is_none_or(|rested| rested >= cooldown))
 }
 
+/// Whether the pod of the ended lease may keep the address by its name. Such an address does not rest. No pod gets an address of a
+/// pool that is gone.
+fn may_be_kept(accepted: Option<&AcceptedPool>, released: &Released) -> bool {
+    let pod = released.lease.as_ref().map(|lease| lease.sandbox.pod.as_deref());
+    accepted.is_some_and(|accepted| accepted.is_sticky() && pod.is_none_or(|pod| accepted.asks_agent(pod)))
+}
+
 /// Whether `address` is the object of the released lease.
 fn is_of(pool: &str, address: &IpAddress, released: &Released) -> bool {
     let owner = released.lease.as_ref().map(|lease| &lease.owner);
@@ -134,7 +141,8 @@ impl GarbageCollector {
             return Ok(());
         }
         self.observed.looked = Some(Instant::now());
-        self.release_ended(&target.api, addresses).await?;
+        self.release_ended(&target.api, target.accepted.as_ref(), addresses)
+            .await?;
         self.collect_leases(&target.api).await?;
         let last_write = publisher.last_write().max(addresses.last_write());
         if let Some(me) = self.context.agent.identity() {
@@ -357,6 +365,7 @@ impl GarbageCollector {
     pub(super) async fn release_ended(
         &self,
         api: &Requests,
+        accepted: Option<&AcceptedPool>,
         addresses: &mut Addresses,
     ) -> Result<(), ReconcileError> {
         let (released, cooldown) = self
@@ -373,6 +382,13 @@ impl GarbageCollector {
         }
         addresses.forget_exhausted();
         let now = KernelClock.since_boot()?;
+        // A cooldown may last a day. Until the first one is over, no object can be released.
+        let may_end = |released: &Released| {
+            has_rested(released.ended, now, cooldown) || may_be_kept(accepted, released)
+        };
+        if !released.iter().any(may_end) {
+            return Ok(());
+        }
         let there = api.addresses_of(&self.context.agent.config.node).await?;
         for released in released {
             let object = there
@@ -395,15 +411,20 @@ impl GarbageCollector {
             {
                 continue;
             }
-            self.context
-                .agent
-                .stores
-                .with(&self.context.pool, move |store| match store.enter_existing()? {
-                    Some(locked) => locked.end_release(&released),
-                    None => Ok(()),
-                })
-                .await?;
+            self.end_record(released).await?;
         }
+        Ok(())
+    }
+
+    async fn end_record(&self, released: Released) -> Result<(), ReconcileError> {
+        self.context
+            .agent
+            .stores
+            .with(&self.context.pool, move |store| match store.enter_existing()? {
+                Some(locked) => locked.end_release(&released),
+                None => Ok(()),
+            })
+            .await?;
         Ok(())
     }
 

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The times at which a node lists its addresses, and the leases and objects that have ended.
 
-use super::super::testing::{commit_lease, damage_lease, observing_node, registered_node};
+use super::super::testing::{
+    commit_lease, damage_lease, file_of_earlier_boot, observing_node, registered_node, replace_file,
+};
 use super::*;
 use api::http::Health;
+use api::testing::accepted_pool;
 use block::Owner;
-use common::cni::{Args, CniResult, ContainerId, IfName};
+use common::cni::{Args, CniResult, ContainerId, IfName, IpConfig};
 use ipam::store::{Lease, RequestId, Sandbox, Store};
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -60,6 +63,27 @@ fn an_agent_lists_its_addresses_until_they_name_its_new_node() {
         ..at_rest()
     };
     assert!(late.must_list(&registered("1"), OBSERVE, None));
+}
+
+#[test]
+fn an_agent_lists_the_objects_of_a_lost_pool_only_until_none_is_suspect() {
+    let must_list = |observed: &Observed, last_write| {
+        observed.must_list_lost(&registered("1"), Duration::from_millis(1), last_write)
+    };
+    assert!(
+        must_list(&Observed::default(), None),
+        "an agent that has just started"
+    );
+    let mut observed = Observed {
+        collected_as: Some(registered("1")),
+        ..Observed::default()
+    };
+    assert!(!must_list(&observed, None));
+    assert!(must_list(&observed, Some(Instant::now())));
+    observed
+        .addresses
+        .observe(&"default-0a000001/7".to_owned(), Instant::now());
+    assert!(must_list(&observed, None));
 }
 
 #[test]
@@ -286,7 +310,7 @@ async fn after_release(before: impl FnOnce(&Store<'_>, &Path) + Send + 'static) 
     let collector = GarbageCollector::new(context.clone());
     let mut addresses = Addresses::new(context.clone());
     collector
-        .release_ended(&target.api, &mut addresses)
+        .release_ended(&target.api, target.accepted.as_ref(), &mut addresses)
         .await
         .unwrap();
     let left = stores.releases(&context.pool).await.unwrap().len();
@@ -406,4 +430,68 @@ async fn an_agent_is_not_ready_while_an_unreadable_lease_needs_an_object() {
         "{problem}"
     );
     assert_eq!(problem_with_a_damaged_lease(true).await, None);
+}
+
+/// The number of lists of addresses in one look at the release of an address of the pod `default/POD`, which rests for an hour. In the
+/// pool, each address is an object.
+async fn lists_while_an_address_rests(pod: &'static str, sticky: &str) -> usize {
+    let lists = Arc::new(Mutex::new(0));
+    let seen = lists.clone();
+    let (context, target, _dir) = registered_node(move |_| {
+        *seen.lock().unwrap() += 1;
+        let none = serde_json::json!({
+            "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPAddressList", "metadata": {}, "items": [],
+        });
+        (200, none)
+    })
+    .await;
+    let spec = serde_json::json!({
+        "ranges": [{ "subnet": "10.1.0.0/24", "gateway": "none" }], "allocation": "PerAddress",
+        "sticky": sticky, "cooldownSeconds": 3600,
+    });
+    let accepted = accepted_pool("rail0", &spec).unwrap();
+    replace_file(&context, &file_of_earlier_boot(&context, &accepted)).await;
+    let prepared = context.agent.stores.with(&context.pool, move |store| {
+        let args = format!("K8S_POD_NAMESPACE=default;K8S_POD_NAME={pod}");
+        let sandbox = Sandbox::of(&Args::parse(&args).unwrap(), Path::new("/proc/self/ns/net"));
+        let owner = lease(None, "c1", "net1", 1).lease.owner;
+        let ip: IpAddr = LEASED_AGAIN.parse().unwrap();
+        let result = CniResult {
+            ips: vec![IpConfig {
+                address: ip.into(),
+                gateway: None,
+                interface: None,
+                probe: false,
+            }],
+            ..CniResult::default()
+        };
+        let locked = store.enter()?;
+        let draft = locked.draft(&owner, sandbox, result)?;
+        locked.commit(&Lease {
+            api: vec![ip],
+            ..draft
+        })?;
+        locked.release(&owner)
+    });
+    prepared.await.unwrap().unwrap();
+    let mut addresses = Addresses::new(context.clone());
+    GarbageCollector::new(context)
+        .release_ended(&target.api, Some(&accepted), &mut addresses)
+        .await
+        .unwrap();
+    *lists.lock().unwrap()
+}
+
+#[tokio::test]
+async fn an_agent_lists_no_objects_for_addresses_that_rest() {
+    assert_eq!(lists_while_an_address_rests("db-0", "Never").await, 0);
+    assert_eq!(
+        lists_while_an_address_rests("app-5d9f-x7k2p", "StatefulSet").await,
+        0
+    );
+    assert_eq!(
+        lists_while_an_address_rests("db-0", "StatefulSet").await,
+        1,
+        "its pod may keep the address"
+    );
 }

@@ -9,7 +9,7 @@ fn refused(script: &str, code: u64, pieces: &[&str]) {
         node.install_script("scripted", script);
         let pod = node.pod();
         let before = node.traces(&[&pod]);
-        let conf = node.conf(json!({"ipam": {"type": "scripted"}, "delegateTimeout": 1}));
+        let conf = node.conf(json!({"ipam": {"type": "scripted"}}));
         pod.add(&conf, "net1")
             .refused(code, &[&["scripted"], pieces].concat());
         assert_same(&before, &node.traces(&[&pod]), "after a failed ADD");
@@ -149,8 +149,8 @@ fn a_hanging_ipam_plugin_is_killed_with_its_children_at_the_time_limit() {
         node.install_script("scripted", &script);
         let pod = node.pod();
         let before = node.traces(&[&pod]);
-        let conf = node.conf(json!({"ipam": {"type": "scripted"}, "delegateTimeout": 1}));
-        let why = ["scripted", "did not end within 1s", "killed"];
+        let conf = node.conf(json!({"ipam": {"type": "scripted"}, "delegateTimeout": 10}));
+        let why = ["scripted", "did not end within 10s", "killed"];
         pod.add(&conf, "net1").refused(103, &why);
         assert!(!std::fs::exists(over).unwrap(), "ADD waited for the plugin");
         assert_same(&before, &node.traces(&[&pod]), "after a failed ADD");
@@ -166,7 +166,7 @@ fn an_ipam_plugin_that_times_out_in_add_gets_a_del() {
             calls.display()
         );
         node.install_script("scripted", &script);
-        let conf = node.conf(json!({"ipam": {"type": "scripted"}, "delegateTimeout": 1}));
+        let conf = node.conf(json!({"ipam": {"type": "scripted"}, "delegateTimeout": 10}));
         node.pod().add(&conf, "net1").refused(103, &["did not end"]);
         assert_eq!(std::fs::read_to_string(calls).unwrap(), "ADD\nDEL\n");
     });

@@ -88,7 +88,7 @@ pub async fn api_of(admin: &Client, object: &DynamicObject) -> Api<DynamicObject
         match kube::discovery::pinned_kind(admin, &kind).await {
             Ok(found) => break found,
             Err(e) => assert!(
-                tries < 50,
+                tries < 600,
                 "the API server knows no {} {}: {e}",
                 types.api_version,
                 types.kind

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Concurrent calls, as when kubelet starts all pods of a node that came back.
 
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 use tests::{Node, Pod, json, traces::assert_same};
@@ -111,16 +114,36 @@ fn gc_during_adds_removes_no_valid_attachment() {
     });
 }
 
+/// The opens of a file. A call that waits for a program opens the record of its attachment again and again.
+struct Looks(Inotify);
+
+impl Looks {
+    fn at(file: &Path) -> Self {
+        let looks = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).unwrap();
+        looks.add_watch(file, AddWatchFlags::IN_OPEN).unwrap();
+        Self(looks)
+    }
+
+    /// Returns after `count` opens, or if `is_over`.
+    fn wait_for(&self, count: usize, is_over: &AtomicBool) {
+        let mut seen = 0;
+        while seen < count && !is_over.load(Ordering::Relaxed) {
+            seen += self.0.read_events().map_or(0, |events| events.len());
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
 #[test]
 fn del_waits_for_the_ipam_plugin_that_a_killed_add_left_running() {
     Node::run(|node| {
         let ours = node.plugin("rdma-ipam");
         let [begun, end, ended] = ["begun", "end", "ended"].map(|name| node.path(name));
-        // The wait simulates a plugin that queries a distant server.
+        // The wait simulates a plugin that queries a distant server. ADD has recorded the plugin before it sends the configuration.
         node.install_script(
             "distant",
             &format!(
-                "[ $CNI_COMMAND = ADD ] || exec {ours}; : >{}; {}; {ours}; status=$?; : >{}; exit $status",
+                "[ $CNI_COMMAND = ADD ] || exec {ours}; conf=$(cat); : >{}; {}; echo \"$conf\" | {ours}; status=$?; : >{}; exit $status",
                 begun.display(),
                 Node::until_exists(&end),
                 ended.display(),
@@ -134,15 +157,19 @@ fn del_waits_for_the_ipam_plugin_that_a_killed_add_left_running() {
         let before = node.traces(&[&pod]);
         let add = pod.call("ADD", &conf, "net1").killed_once_exists(&begun);
         assert!(add.was_killed(), "{add}");
+        let record = format!("state/attachments/net-a/{}@net1", pod.id);
+        let (looks, is_over) = (Looks::at(&node.path(&record)), AtomicBool::new(false));
         thread::scope(|scope| {
             scope.spawn(|| {
-                // DEL waits by now, unless the machine is very busy.
-                thread::sleep(Duration::from_secs(1));
+                looks.wait_for(20, &is_over);
                 std::fs::write(&end, "").unwrap();
             });
-            pod.detach(&conf, "net1");
+            let del = pod.call("DEL", &conf, "net1").run();
+            let waited = ended.exists();
+            is_over.store(true, Ordering::Relaxed);
+            del.done();
+            assert!(waited, "DEL ended before the IPAM plugin");
         });
-        assert!(ended.exists(), "DEL ended before the IPAM plugin");
         assert_same(
             &before,
             &node.traces(&[&pod]),

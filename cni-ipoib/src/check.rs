@@ -103,7 +103,7 @@ impl Expected<'_> {
         findings: &mut Vec<String>,
     ) -> Result<(), Error> {
         let ports = if let Some(planned) = planned {
-            compare_link(link, &planned.child, &self.mark, findings);
+            compare_link(link, planned, &self.mark, findings);
             bond::compare(kernel, link, planned, &self.mark, findings)?
         } else {
             let was = self.written.as_ref().and_then(|intent| intent.device.as_ref());
@@ -169,13 +169,18 @@ struct Planned {
     child: Child,
 }
 
-fn compare_link(link: &Link, child: &Child, mark: &Mark, findings: &mut Vec<String>) {
+fn compare_link(link: &Link, planned: &Planned, mark: &Mark, findings: &mut Vec<String>) {
+    let child = &planned.child;
+    let parent = match child.mode {
+        Mode::Macvlan | Mode::Ipvlan => plan::given_parent(&planned.host.root, child.kind.name()).0,
+        _ => child.parent_index,
+    };
     if !mark.is_on(link) {
         findings.push("another program made it (its group and alias are not this attachment's)".to_owned());
     }
     // The kernel omits IFLA_LINK if it equals the link's own index, and IPoIB does not report the parent's
     // namespace. So a pod's first link seems to have no parent if the parent is the host's first link.
-    if child.ports.is_empty() && link.parent.unwrap_or(link.index) != child.parent_index {
+    if child.ports.is_empty() && link.parent.unwrap_or(link.index) != parent {
         findings.push(format!("its parent is not {}", child.parent));
     }
     if !link.up {

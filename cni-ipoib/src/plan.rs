@@ -143,6 +143,22 @@ pub(crate) fn mode_on(config: &Config, master: &Link) -> Mode {
     })
 }
 
+/// The index of the parent that the kernel gives to a child of `kind` of `master`, and the namespace of that parent if it is
+/// not the one of `master`. A child of a child of the same kind becomes its sibling.
+///
+/// Source: `macvlan_common_newlink` of `drivers/net/macvlan.c`, `ipvlan_link_new` of `drivers/net/ipvlan/ipvlan_main.c`.
+pub(crate) fn given_parent(master: &Link, kind: &str) -> (u32, Option<i32>) {
+    let is_sibling = match master.kind.as_deref() {
+        Some("macvlan" | "macvtap") => kind == "macvlan",
+        Some("ipvlan" | "ipvtap") => kind == "ipvlan",
+        _ => false,
+    };
+    match master.parent {
+        Some(index) if is_sibling => (index, master.parent_netnsid),
+        _ => (master.index, None),
+    }
+}
+
 /// The child that `config` makes on an Ethernet link.
 pub(crate) fn ethernet_kind(mode: Mode, config: &Config) -> NewLinkKind<'static> {
     match mode {

@@ -60,8 +60,11 @@ impl Kind {
         }
     }
 
-    fn is_macvlan(self) -> bool {
-        matches!(self, Self::Macvlan(_))
+    fn name(self) -> &'static str {
+        match self {
+            Self::Macvlan(_) => "macvlan",
+            Self::Ipvlan(_) => "ipvlan",
+        }
     }
 
     /// A child of this kind, in the kernel's words.
@@ -172,13 +175,9 @@ struct Parent {
 }
 
 impl Parent {
-    /// The parent of a child `new` of `master`. A child of a child of the same kind becomes its sibling.
+    /// The parent of a child `new` of `master`.
     fn of(kernel: &mut dyn Kernel, master: &Link, new: Kind) -> Result<Self, Error> {
-        let is_sibling = Kind::of_link(master).is_some_and(|kind| kind.is_macvlan() == new.is_macvlan());
-        let (index, netnsid) = match master.parent {
-            Some(index) if is_sibling => (index, master.parent_netnsid),
-            _ => (master.index, None),
-        };
+        let (index, netnsid) = plan::given_parent(master, new.name());
         let other = match netnsid {
             None if index != master.index => link_by_index(kernel, Side::Host, index)?,
             _ => None,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 mod bond;
 
-use crate::model::{Fault, Fixture, attachment, ethernet};
+use crate::device;
+use crate::model::{Fault, Fixture, attachment, ethernet, of_kind};
 use common::cni::dispatch::Plugin as _;
 use common::cni::{self, CniResult, Code};
 use common::netlink::{IpoibMode, Link, LinkInfo, MacvlanMode, RouteEntry};
@@ -79,6 +80,28 @@ fn every_change_of_the_link_is_reported() {
         assert_eq!(error.code, Code::CHECK_FAILED, "{finding}");
         let text = format!("net1 is not as ADD left it: {finding}");
         assert!(error.msg.starts_with(&text), "{}", error.msg);
+    }
+}
+
+/// The kernel creates a child of a macvlan or ipvlan link on the parent of that link.
+#[test]
+fn check_accepts_the_child_of_a_link_of_its_own_kind() {
+    for kind in ["macvlan", "ipvlan"] {
+        let fixture = device::fixture::fixture(device::fixture::WAYS[0]);
+        let own = Link {
+            parent: Some(6),
+            ..of_kind(kind, ethernet(30, "own0"))
+        };
+        fixture.kernel.set().state.host.push(own);
+        let keys = json!({"master": "own0", "mode": kind});
+        let prev = fixture.add_with("c1", &keys).unwrap();
+        assert_eq!(fixture.kernel.state().pod[0].parent, Some(6), "{kind}");
+        fixture
+            .check_with("c1", &prev, keys.clone())
+            .unwrap_or_else(|error| panic!("{kind}: {error:?}"));
+        fixture.kernel.set().state.pod[0].parent = Some(30);
+        let error = fixture.check_with("c1", &prev, keys).unwrap_err();
+        assert!(error.msg.contains("its parent is not own0"), "{kind}: {error:?}");
     }
 }
 

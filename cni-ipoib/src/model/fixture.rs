@@ -139,8 +139,18 @@ impl Fixture {
 
     /// CHECK of an attachment with the result `prev`.
     pub(crate) fn check(&self, container: &str, prev: &CniResult) -> Result<(), cni::Error> {
-        let prev = prev.to_json(Version::V1_1_0);
-        let call = self.call(&json!({"prevResult": prev, "mtu": 2000}));
+        self.check_with(container, prev, json!({"mtu": 2000}))
+    }
+
+    /// CHECK with the keys of ADD.
+    pub(crate) fn check_with(
+        &self,
+        container: &str,
+        prev: &CniResult,
+        mut keys: Value,
+    ) -> Result<(), cni::Error> {
+        keys["prevResult"] = prev.to_json(Version::V1_1_0);
+        let call = self.call(&keys);
         self.plugin()
             .check(&call, &attachment(container), &self.pod.path())
     }

@@ -32,6 +32,9 @@ pub struct Intent {
     pub pod: Option<PodId>,
     /// The parent.
     pub master: String,
+    /// The link of the host that the kernel takes as the parent, if it is not `master` (`plan::given_parent`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
     /// Why this parent was chosen, if there was a choice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,

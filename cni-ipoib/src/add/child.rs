@@ -34,9 +34,10 @@ pub(super) fn plan(context: &mut AddContext<'_>, owners: &Owners) -> Result<Plan
     if child.takes_frames_of_host() {
         require_unused(context.kernel, &host.master)?;
     }
-    if let Some(new) = Kind::of_new(child.kind).filter(|_| child.side == Side::Host) {
-        siblings.require_fitting(context.kernel, &host.master, new)?;
-    }
+    let parent = match Kind::of_new(child.kind).filter(|_| child.side == Side::Host) {
+        Some(new) => Some(siblings.require_fitting(context.kernel, &host.master, new)?),
+        None => None,
+    };
     let from = &mut Sources {
         kernel: &mut *context.kernel,
         sysfs: &sysfs,
@@ -45,6 +46,7 @@ pub(super) fn plan(context: &mut AddContext<'_>, owners: &Owners) -> Result<Plan
     let rdma = grant_for(from, config.rdma.as_ref(), rdma_interface(&host, child.mode))?;
     let interface = context.interface(rdma);
     Ok(Planned {
+        parent: parent.filter(|parent| *parent != host.master.name),
         master: host.master,
         why: resolved.why,
         kind: planned::Kind::Child(Box::new(Plan { child, interface })),

@@ -60,6 +60,7 @@ pub(super) fn plan(context: &mut AddContext<'_>) -> Result<Planned, Error> {
 fn planned(plan: Plan, why: Option<String>) -> Planned {
     Planned {
         master: plan.moved.link.clone(),
+        parent: None,
         why,
         kind: Kind::Device(Box::new(plan)),
     }

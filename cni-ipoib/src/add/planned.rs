@@ -16,6 +16,8 @@ use std::path::PathBuf;
 pub(super) struct Planned {
     /// The parent, or the link that moves.
     pub(super) master: Link,
+    /// The link of the host that the kernel takes as the parent, if it is not the master.
+    pub(super) parent: Option<String>,
     /// Why this master was chosen, if there was a choice.
     pub(super) why: Option<String>,
     pub(super) kind: Kind,
@@ -79,6 +81,7 @@ impl Planned {
             netns_id: context.netns.id(),
             pod: PodId::of(&context.call.args),
             master: self.master.name.clone(),
+            parent: self.parent.clone(),
             why: self.why.clone(),
             ipam: context.config.ipam.clone(),
             device_info,

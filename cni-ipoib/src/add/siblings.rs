@@ -124,10 +124,10 @@ impl<'s> Siblings<'s> {
             return Ok(());
         };
         self.links(kernel)?;
-        self.require_fitting(kernel, &link, new)
+        self.require_fitting(kernel, &link, new).map(drop)
     }
 
-    /// Fails if `master`, a link of the host, has children that do not fit the child `new`.
+    /// Fails if `master`, a link of the host, has children that do not fit the child `new`. Returns the name of the parent.
     ///
     /// A node has hundreds of links. So they are not listed for a child that can change no other: the kernel refuses it.
     pub(super) fn require_fitting(
@@ -135,7 +135,7 @@ impl<'s> Siblings<'s> {
         kernel: &mut dyn Kernel,
         master: &Link,
         new: Kind,
-    ) -> Result<(), Error> {
+    ) -> Result<String, Error> {
         let is_harmless = matches!(new, Kind::Macvlan(mode) if mode != Some(MacvlanMode::Passthru));
         let links = if is_harmless && self.links.get().is_none() {
             std::slice::from_ref(master)
@@ -153,7 +153,7 @@ impl<'s> Siblings<'s> {
                 None => {}
             }
         }
-        Ok(())
+        Ok(parent.name)
     }
 
     fn links(&self, kernel: &mut dyn Kernel) -> Result<&[Link], Error> {

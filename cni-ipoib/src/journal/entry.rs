@@ -95,6 +95,9 @@ impl Entry {
         // Truncates what a killed process left. The line itself is one write.
         self.clear()?;
         self.counted.set(&intent.master);
+        if let Some(parent) = &intent.parent {
+            self.counted.set(parent);
+        }
         self.write(&line)?;
         self.intent = Some(intent);
         self.markers.unset_others(self.intent.as_ref())

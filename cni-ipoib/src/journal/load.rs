@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The number of attachments on each parent: an empty file for each attachment, beside the journal.
+//! The number of attachments on each parent: an empty file for each attachment, beside the journal. A child of a macvlan or
+//! ipvlan link has a second one, below the parent that the kernel gives it.
 //!
 //! An ADD that chooses a parent counts these files. For the count it reads no file of another attachment, of
 //! which a node may have thousands.

@@ -40,6 +40,7 @@ pub(super) fn intent() -> Intent {
         netns_id: (4, 4_026_532_000),
         pod: None,
         master: "ib0".to_owned(),
+        parent: None,
         why: None,
         ipam: Some("ranges".to_owned()),
         device_info: None,

@@ -34,6 +34,7 @@ impl Pod {
             netns_id: self.id(),
             pod: None,
             master: master.to_owned(),
+            parent: None,
             why: None,
             ipam: None,
             device_info: None,

@@ -150,6 +150,27 @@ fn a_child_of_an_ipvlan_link_has_the_mode_of_its_siblings_in_pods() {
 }
 
 #[test]
+fn a_child_of_an_ipvlan_link_keeps_its_mode_after_the_end_of_that_link() {
+    let fixture = with_own_l2();
+    let mut keys = ipvlan("l2");
+    keys["master"] = json!("own0");
+    fixture.add_with("c1", &keys).unwrap();
+    {
+        let state = &mut fixture.kernel.set().state;
+        state.host.retain(|link| link.name != "own0");
+        state.pod[0].name = "other".to_owned();
+    }
+    let error = fixture.add_with("c2", &ipvlan("l3")).unwrap_err();
+    assert!(
+        error
+            .msg
+            .contains("ens1 (such as that of fabric/net1 of container c1)"),
+        "{}",
+        error.msg
+    );
+}
+
+#[test]
 fn a_child_of_another_kind_than_the_nodes_own_link_is_refused() {
     let mode = MacvlanMode::Bridge;
     let fixture = with_own("macvlan", LinkInfo::Macvlan { mode });

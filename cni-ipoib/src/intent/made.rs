@@ -6,8 +6,9 @@
 //! in an `IPoIB` address.
 //!
 //! Invariant: indices are compared only within the namespace in which they were read. The kernel reuses the
-//! index of a deleted link only on request. Even then kind and parent must be the same, and a pod cannot
-//! create a link with a parent outside of its namespace.
+//! index of a deleted link only on request. Even then kind and parent must be the same. A pod that has no
+//! user namespace of its own can create such a link on a link of the host (`IFLA_LINK_NETNSID`, `rtnl_newlink`
+//! of `net/core/rtnetlink.c`): see the known limits in docs/design/journal.md.
 
 use common::netlink::{HwAddress, Link};
 use serde::{Deserialize, Serialize};

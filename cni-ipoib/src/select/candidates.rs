@@ -175,13 +175,13 @@ impl<'a> Survey<'a> {
         self.carries(view, link).map(|what| what.map(Aside::Unasked))
     }
 
-    /// The part of the node's own network that uses `link`, directly or through a VLAN on it. An address counts only on
+    /// The part of the node's own network that uses `link`, directly or through a link above it. An address counts only on
     /// a bond: a port for pods often has one.
     fn carries(&self, view: &mut dyn View, link: &Link) -> Result<Option<String>, Error> {
         let used = node_use(view, self.links, link, link.is_bond())?;
         Ok(used.map(|used| {
             let what = match used {
-                NodeUse::DefaultRoute { .. } => "carries",
+                NodeUse::DefaultRoute { .. } | NodeUse::OpenVswitch { .. } => "carries",
                 NodeUse::Address { .. } => "is a bond that carries",
             };
             format!("{what} {used}; name it if pods may share it")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The node's own use of a link: a default route or an address, on the link itself or on a link above it.
+//! The node's own use of a link: a default route, an address or Open vSwitch, on the link itself or on a link above it.
 
 use super::view::{OfHost, View};
 use crate::error::{Error, Step};
@@ -9,11 +9,23 @@ use common::netlink::{Link, TABLE_MAIN};
 use std::fmt;
 use std::net::IpAddr;
 
+/// The kind of the links that Open vSwitch creates.
+const OPEN_VSWITCH: &str = "openvswitch";
+
 /// A part of the node's own network that depends on a link. `via` names the link above it that has the part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NodeUse {
-    DefaultRoute { via: Option<String> },
-    Address { address: IpAddr, via: Option<String> },
+    DefaultRoute {
+        via: Option<String>,
+    },
+    Address {
+        address: IpAddr,
+        via: Option<String>,
+    },
+    /// The addresses and routes are on links of Open vSwitch that report no port below them.
+    OpenVswitch {
+        master: String,
+    },
 }
 
 impl fmt::Display for NodeUse {
@@ -27,6 +39,7 @@ impl fmt::Display for NodeUse {
                 write!(f, "the node's address {address}")?;
                 via
             }
+            Self::OpenVswitch { master } => return write!(f, "Open vSwitch ({master})"),
         };
         via.iter().try_for_each(|link| write!(f, " through {link}"))
     }
@@ -41,6 +54,10 @@ pub(super) fn node_use(
 ) -> Result<Option<NodeUse>, Error> {
     for over in over(all, link) {
         let via = (over.index != link.index).then(|| over.name.clone());
+        if via.is_some() && over.kind.as_deref() == Some(OPEN_VSWITCH) {
+            let master = over.name.clone();
+            return Ok(Some(NodeUse::OpenVswitch { master }));
+        }
         let routes = view
             .routes(over.index)
             .step(|| format!("list the routes of {}", over.name))?;
@@ -62,14 +79,14 @@ pub(super) fn node_use(
     Ok(None)
 }
 
-/// `link` and every link of `all` above it, such as a VLAN.
+/// `link` and every link of `all` above it: its children, such as a VLAN, and the bridge, bond or VRF that it is a port of.
 fn over<'l>(all: &'l [Link], link: &'l Link) -> Vec<&'l Link> {
     let mut stack = vec![link];
     let mut seen = 0;
-    while let Some(below) = stack.get(seen).map(|link| link.index) {
-        let on_it = all.iter().filter(|link| {
-            link.parent == Some(below) && link.parent_netnsid.is_none() && !mark::is_ours(link)
-        });
+    while let Some(below) = stack.get(seen).copied() {
+        let is_child = |link: &Link| link.parent == Some(below.index) && link.parent_netnsid.is_none();
+        let is_above = |link: &Link| is_child(link) || below.master == Some(link.index);
+        let on_it = all.iter().filter(|link| is_above(link) && !mark::is_ours(link));
         let new: Vec<&Link> = on_it
             .filter(|link| stack.iter().all(|known| known.index != link.index))
             .collect();

@@ -58,6 +58,50 @@ fn a_passthru_child_is_refused_on_a_link_with_the_nodes_network() {
     }
 }
 
+/// A node whose VLAN on `ens1` is a port of `above` (index 21), a link of this kind.
+fn with_vlan_below(kind: &str, above: &str) -> Fixture {
+    let fixture = with_vlan();
+    let mut model = fixture.kernel.set();
+    model.state.host.push(of_kind(kind, ethernet(21, above)));
+    let vlan = model.state.host.iter_mut().find(|link| link.index == 20);
+    vlan.unwrap().master = Some(21);
+    drop(model);
+    fixture
+}
+
+#[test]
+fn a_passthru_child_is_refused_below_a_bridge_on_a_vlan() {
+    for what in ["default route", "address 10.1.0.1"] {
+        let fixture = with_vlan_below("bridge", "br0");
+        let route = RouteEntry::new("0.0.0.0/0".parse().unwrap(), 21);
+        match what {
+            "default route" => fixture.kernel.set().state.host_routes.push(route),
+            _ => give_address(&fixture, "br0"),
+        }
+        let error = fixture.add_with("c1", &passthru(&json!("ens1"))).unwrap_err();
+        let text = format!("it carries the node's {what} through br0, and such a child takes");
+        assert!(error.msg.contains(&text), "{error}");
+        assert_eq!(error.code, Code::INVALID_CONFIG);
+    }
+}
+
+#[test]
+fn a_passthru_child_is_refused_below_a_vlan_in_open_vswitch() {
+    let fixture = with_vlan_below("openvswitch", "ovs-system");
+    let error = fixture.add_with("c1", &passthru(&json!("ens1"))).unwrap_err();
+    let text = "it carries Open vSwitch (ovs-system), and such a child takes the frames";
+    assert!(error.msg.contains(text), "{error}");
+    assert_eq!(error.code, Code::INVALID_CONFIG);
+}
+
+#[test]
+fn a_passthru_child_is_refused_on_a_port_of_a_vrf_with_an_address() {
+    let fixture = with_vlan_below("vrf", "vrf0");
+    give_address(&fixture, "vrf0");
+    let error = fixture.add_with("c1", &passthru(&json!("ens1"))).unwrap_err();
+    assert!(error.msg.contains("10.1.0.1 through vrf0"), "{error}");
+}
+
 #[test]
 fn another_macvlan_mode_may_share_the_nodes_network() {
     let fixture = with_vlan();

@@ -185,6 +185,24 @@ fn a_node_address_withholds_only_a_bond() {
 }
 
 #[test]
+fn a_link_below_a_bridge_with_the_default_route_is_chosen_only_by_name() {
+    let mut all = links();
+    let vlan = child_of(6, of_kind("vlan", ethernet(8, "roce0.5")));
+    all.push(Link {
+        master: Some(9),
+        ..vlan
+    });
+    all.push(of_kind("bridge", ethernet(9, "br0")));
+    let mut kernel = ModelKernel::new(all);
+    kernel.set().state.host_routes = vec![default_route(9)];
+    let why = "carries the node's default route through br0; name it if pods may share it";
+    assert_eq!(
+        found(&mut kernel, json!({}))[2].aside,
+        Some(Aside::Unasked(why.to_owned()))
+    );
+}
+
+#[test]
 fn a_used_link_is_never_the_parent_of_a_passthru_child() {
     let mut all = links();
     all.push(child_of(6, of_kind("vlan", ethernet(8, "roce0.5"))));

@@ -224,13 +224,15 @@ fn addressed_link(
     })
 }
 
-/// The link of a device. sysfs also lists its children, such as one that a dead pod left.
+/// The link of a device. sysfs also lists its children, such as one that a dead pod left, and in switchdev mode the
+/// representors of its functions.
 fn device_link(kernel: &mut dyn Kernel, side: Side, id: &str, names: Vec<String>) -> Result<Link, Error> {
     let mut links = Vec::new();
     for name in names {
         let found = kernel.link(side, &name);
         links.extend(found.step(|| format!("look up {name}"))?);
     }
+    links.retain(|link| !link.is_representor());
     let own = links.iter().position(|link| link.parent.is_none()).unwrap_or(0);
     links
         .into_iter()

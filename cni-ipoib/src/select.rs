@@ -66,7 +66,7 @@ pub struct RdmaPort {
 pub enum Aside {
     /// Not offered to descriptions: pods on it would share the node's own network, or it is not an RDMA link.
     Unasked(String),
-    /// Never offered: it cannot be a parent.
+    /// Never offered: it cannot be a parent, or its children reach no other host.
     Always(String),
 }
 

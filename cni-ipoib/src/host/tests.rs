@@ -220,6 +220,25 @@ fn a_child_on_the_device_is_not_used_as_its_link() {
     assert_eq!(host.master.name, "ib0");
 }
 
+#[test]
+fn a_representor_is_not_used_as_the_link_of_its_device() {
+    let node = Node::bare();
+    node.netdev("a1", 5, "0000:3b:00.0")
+        .netdev("ens1", 6, "0000:3b:00.0");
+    let representor = Link {
+        phys_port_name: Some("pf0vf0".to_owned()),
+        ..ethernet(5, "a1")
+    };
+    let keys = json!({"deviceID": "0000:3b:00.0"});
+    let both = vec![representor.clone(), ethernet(6, "ens1")];
+    assert_eq!(seen(&node, both, keys.clone()).unwrap().master.name, "ens1");
+    let error = text(&node, vec![representor], keys);
+    assert!(
+        error.contains("has no network interface in the host's namespace"),
+        "{error}"
+    );
+}
+
 /// `kernelpath` of the reference plugin `host-device`.
 #[test]
 fn a_device_is_found_by_its_directory() {

@@ -36,6 +36,7 @@ pub(crate) fn link(layer: LinkLayer, index: u32, name: &str, address: &str) -> L
         kind: None,
         info: LinkInfo::Other,
         device: None,
+        phys_port_name: None,
         addr_gen_mode: Some(AddrGenMode::Eui64),
         flags: 0x1000,
         tx_queue: 1000,

@@ -7,10 +7,13 @@
 //! 1. The kernel reports the link on the port (RDMA netlink; Ethernet only, also a bond's device).
 //! 2. The last 8 bytes of an `IPoIB` link's address are the port GUID (not the node GUID: rdmamap#15).
 //! 3. Link and device are on one PCI function with the same port number, and the kernel reports no other link
-//!    on that port. (A representor shares the function, but is not on the port.)
+//!    on that port.
 //! 4. The device's GID table has the name of the link, and the kernel reports no other link on that port. The
 //!    table has names of all namespaces, and a pod may give its link any name. So on hardware the link must be
 //!    above a link of the device's function.
+//!
+//! A representor has no device: it shares the function of its uplink, and its driver may give it a port that carries raw
+//! packets only.
 
 use super::facts::{Facts, Lower, ObservedDevice};
 use common::netlink::LinkLayer;
@@ -131,6 +134,7 @@ fn port<'f>(
 ) -> Option<&'f Port> {
     let layer = match lower.link.layer {
         LinkLayer::Infiniband => PortLayer::Infiniband,
+        LinkLayer::Ethernet if lower.link.is_representor() => return None,
         LinkLayer::Ethernet => PortLayer::Ethernet,
         LinkLayer::Loopback | LinkLayer::Other(_) => return None,
     };

@@ -144,6 +144,12 @@ impl<'a> Survey<'a> {
         if mark::is_ours(link) {
             return Ok(Some(Aside::Always("is the interface of a pod".to_owned())));
         }
+        if link.is_representor() {
+            let port = link.phys_port_name.as_deref().unwrap_or_default();
+            return Ok(Some(Aside::Always(format!(
+                "is the representor {port}: it reaches only the function that it represents"
+            ))));
+        }
         if link.is_bond() && self.preferences.needs.no_bond {
             return Ok(Some(Aside::Always(
                 "is a bond, and bond is \"refuse\"".to_owned(),

@@ -77,10 +77,12 @@ impl Sysfs {
     ///
     /// An IPoIB link is matched by the port GUID in its address and by its hardware device; an Ethernet link
     /// by its hardware device, or else by the GID tables: those of software devices, and of the hardware below a
-    /// virtual link. A link of the same name in a pod may be the one in the table of any other device.
+    /// virtual link. A link of the same name in a pod may be the one in the table of any other device. A representor shares the
+    /// hardware device of its uplink and has no port.
     pub fn port_of<'d>(&self, devices: &'d [Device], link: &Link) -> Option<(&'d Device, &'d Port)> {
         match link.layer {
             LinkLayer::Infiniband => self.infiniband_port(devices, link),
+            LinkLayer::Ethernet if link.is_representor() => None,
             LinkLayer::Ethernet => self.ethernet_port(devices, link),
             LinkLayer::Loopback | LinkLayer::Other(_) => None,
         }

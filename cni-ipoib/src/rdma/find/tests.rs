@@ -158,6 +158,19 @@ fn a_representor_shares_the_function_but_not_the_device() {
     assert_eq!(refused(&facts, None), "the node has no RDMA device for it");
 }
 
+/// Such as while the uplink is in a pod, or if the driver gives the representor a port for raw packets.
+#[test]
+fn a_representor_has_no_device_even_on_a_port_of_its_own() {
+    let representor = Link {
+        phys_port_name: Some("pf0vf3".to_owned()),
+        ..ethernet(9, "eth0_3")
+    };
+    for device in [roce("mlx5_0", Some(0)), on_port(roce("mlx5_0", Some(0)), 9)] {
+        let facts = facts([lower(representor.clone(), Some(0))], [device]);
+        assert_eq!(refused(&facts, None), "the node has no RDMA device for it");
+    }
+}
+
 #[test]
 fn a_child_has_its_parents_device() {
     let vlan = of_kind("vlan", ethernet(5, "eth0.7"));

@@ -203,6 +203,19 @@ fn a_link_below_a_bridge_with_the_default_route_is_chosen_only_by_name() {
 }
 
 #[test]
+fn a_representor_is_never_chosen() {
+    let mut all = links();
+    all[2].phys_port_name = Some("pf0vf0".to_owned());
+    let why = "is the representor pf0vf0: it reaches only the function that it represents";
+    for master in [json!({}), json!(["roce0"])] {
+        let expected = Some(Aside::Always(why.to_owned()));
+        assert_eq!(aside_of(all.clone(), "roce0", master), expected);
+    }
+    all[2].phys_port_name = Some("p0".to_owned());
+    assert_eq!(aside_of(all, "roce0", json!({})), None, "the uplink");
+}
+
+#[test]
 fn a_used_link_is_never_the_parent_of_a_passthru_child() {
     let mut all = links();
     all.push(child_of(6, of_kind("vlan", ethernet(8, "roce0.5"))));

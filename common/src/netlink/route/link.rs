@@ -58,6 +58,8 @@ pub struct Link {
     /// The hardware device below the link, equal in every namespace: its bus and name, e.g.
     /// `pci/0000:3b:00.0` (Linux 5.14; `None` for a virtual link).
     pub device: Option<String>,
+    /// The name of the port of the adapter or switch (`IFLA_PHYS_PORT_NAME`), e.g. `p0`.
+    pub phys_port_name: Option<String>,
     /// How the kernel makes its IPv6 link-local address; `None` without IPv6.
     pub addr_gen_mode: Option<AddrGenMode>,
     /// The flags that an administrator may set, besides up (`IFF_*` of `include/uapi/linux/if.h`): usually 0x1000,
@@ -185,6 +187,7 @@ impl Link {
             kind: None,
             info: LinkInfo::Other,
             device: None,
+            phys_port_name: None,
             addr_gen_mode: None,
             flags: LinkFlags::Multicast.bits(),
             tx_queue: 0,
@@ -207,6 +210,26 @@ impl Link {
     /// Whether it is a VRF: it routes the packets of its ports, and does not take their frames as a bond does.
     pub fn is_vrf(&self) -> bool {
         self.kind.as_deref() == Some("vrf")
+    }
+
+    /// Whether it is a representor: a link of an adapter in switchdev mode that reaches only the physical function, virtual
+    /// function or subfunction that it represents. Such a link has `pf0`, `pf0vf3` or `pf0sf4` as name of its port, also after
+    /// the number of a controller (`c1pf0vf3`) or port (`p0pf0vf3`). The uplink has `p0`.
+    ///
+    /// Source: `__devlink_port_phys_port_name_get` in `net/devlink/port.c`, `efx_ef100_rep_get_phys_port_name` in
+    /// `drivers/net/ethernet/sfc/ef100_rep.c`.
+    pub fn is_representor(&self) -> bool {
+        let name = self.phys_port_name.as_deref();
+        let Some((_, function)) = name.and_then(|name| name.rsplit_once("pf")) else {
+            return false;
+        };
+        let part = |kind| function.split_once(kind);
+        let (physical, below) = match part("vf").or_else(|| part("sf")) {
+            Some((physical, below)) => (physical, Some(below)),
+            None => (function, None),
+        };
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        is_number(physical) && below.is_none_or(is_number)
     }
 
     pub(super) fn decode(message: LinkMessage) -> Self {
@@ -255,6 +278,7 @@ impl Link {
             LinkAttribute::LinkInfo(infos) => self.read_info(infos),
             LinkAttribute::TxQueueLen(packets) => self.tx_queue = packets,
             LinkAttribute::Mode(mode) => self.link_mode = mode.into(),
+            LinkAttribute::PhysPortName(name) => self.phys_port_name = Some(name),
             LinkAttribute::Xdp(attributes) => self.xdp = XdpMode::decode(&attributes),
             LinkAttribute::AfSpecUnspec(families) => self.addr_gen_mode = addr_gen_mode(&families),
             other => self.limits.read(&other),

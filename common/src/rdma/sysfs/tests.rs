@@ -258,6 +258,26 @@ fn a_soft_roce_link_is_found_in_the_gid_table() {
     );
 }
 
+/// In switchdev mode the directory of the physical function lists the uplink and all representors, each with `dev_port` 0.
+#[test]
+fn a_representor_is_on_no_rdma_port() {
+    let node = Node::new();
+    let function = Some("devices/0000:3b:00.0");
+    node.device("mlx5_0", "devices/0000:3b:00.0", GUID)
+        .port("mlx5_0", 1, "Ethernet", GUID)
+        .netdev("eth0", 4, 0, function)
+        .netdev("eth1", 5, 0, function);
+    let named = |index, name, port: &str| Link {
+        phys_port_name: Some(port.to_owned()),
+        ..ethernet(index, name)
+    };
+    assert_eq!(
+        node.port_of(&named(4, "eth0", "p0")),
+        Some(("mlx5_0".to_owned(), 1))
+    );
+    assert_eq!(node.port_of(&named(5, "eth1", "pf0vf0")), None);
+}
+
 #[test]
 fn a_link_of_a_pod_in_the_gid_table_makes_no_host_link_of_its_name_an_rdma_link() {
     let node = Node::new();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::super::super::{
-    AddrGenMode, HwAddress, Ipv4Settings, LinkChange, LinkInfo, LinkLayer, MacvlanMode, NewLink, NewLinkKind,
-    PacketLimits, Route, Socket,
+    AddrGenMode, HwAddress, Ipv4Settings, Link, LinkChange, LinkInfo, LinkLayer, MacvlanMode, NewLink,
+    NewLinkKind, PacketLimits, Route, Socket,
 };
 use super::{cable, new, socket};
 use crate::netns::tests::fresh;
@@ -27,6 +27,26 @@ fn up(socket: &mut Socket<Route>, index: u32) {
             ..LinkChange::default()
         },
     );
+}
+
+#[test]
+fn a_representor_is_known_by_the_name_of_its_port() {
+    let is_representor = |name: &str| {
+        let mut message = LinkMessage::default();
+        message.attributes = vec![LinkAttribute::PhysPortName(name.to_owned())];
+        Link::decode(message).is_representor()
+    };
+    for name in [
+        "pf0", "pf0vf0", "pf1vf12", "pf0sf88", "c1pf0", "c1pf0vf3", "c2pf1sf4", "p0pf0vf0",
+    ] {
+        assert!(is_representor(name), "{name}");
+    }
+    for name in [
+        "p0", "p1s3", "l2p1", "0", "pf", "pfvf", "pf0vf", "pf0xf1", "pf0vf1x", "",
+    ] {
+        assert!(!is_representor(name), "{name}");
+    }
+    assert!(!Link::decode(LinkMessage::default()).is_representor());
 }
 
 #[test]

@@ -231,7 +231,7 @@ pub fn require_free_name(grant: &Grant, around: &Surroundings) -> Result<(), Rdm
 }
 
 /// A link of the device that is a port of a bond or bridge, or is itself a bond (a LAG device), with the
-/// bond's name.
+/// bond's name. A VRF only routes the packets of its ports.
 fn enslaved(found: &Found<'_>, around: &Surroundings) -> Option<(String, String)> {
     let on_port = |link: &Link| found.seen.netdevs.iter().any(|(_, index)| *index == link.index);
     let of_bond = |link: &&Link| {
@@ -246,7 +246,7 @@ fn enslaved(found: &Found<'_>, around: &Surroundings) -> Option<(String, String)
         let master = around
             .links
             .iter()
-            .find(|upper| Some(upper.index) == link.master)?;
+            .find(|upper| Some(upper.index) == link.master && !upper.is_vrf())?;
         Some((link.name.clone(), master.name.clone()))
     })
 }

@@ -106,6 +106,15 @@ fn the_device_of_a_bonds_port_stays() {
 }
 
 #[test]
+fn the_device_of_a_port_of_a_vrf_may_leave_the_host() {
+    let bench = Bench::new();
+    let vrf = of_kind("vrf", ethernet(9, "vrf0"));
+    bench.kernel.set().state.host.push(vrf);
+    bench.change(|link| link.master = (link.name == "eth1").then_some(9));
+    assert_eq!(bench.judge("eth1"), Ok(()));
+}
+
+#[test]
 fn the_lag_device_of_a_bond_stays() {
     let bench = Bench::new();
     bench.kernel.set().state.host.push(bond(9, "bond0"));

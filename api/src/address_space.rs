@@ -35,6 +35,10 @@ pub struct AddressSpaceSpec {
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
     )]
     pub pools: Vec<PoolEntry>,
+    /// A machine may still use an address of a block that the controller freed. Another pool may have that address now, or later.
+    /// So each pool that is listed requests probes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub probe: bool,
 }
 
 /// A pool of which nodes may claim blocks.

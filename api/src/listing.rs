@@ -176,10 +176,28 @@ impl PoolEntry {
         self.name == other.name && self.uid == other.uid
     }
 
-    /// Takes over from the earlier entry of the pool what a controller wrote there.
-    pub fn carry_over(&mut self, before: &Self) {
-        self.later.clone_from(&before.later);
-        self.probe |= before.probe && before.is_of(self);
+    /// Takes over what a controller wrote into `space`, which may have an earlier entry of the pool.
+    pub fn carry_over(&mut self, space: &AddressSpaceSpec) {
+        if let Some(before) = space.pools.iter().find(|before| before.name == self.name) {
+            self.later.clone_from(&before.later);
+        }
+        self.probe |= space.requests_probes();
+    }
+}
+
+impl AddressSpaceSpec {
+    /// Whether a node probes the addresses of each block that it claims. An earlier controller requests probes in the entry of
+    /// one pool only, although other pools may have the same addresses.
+    pub fn requests_probes(&self) -> bool {
+        self.probe || self.pools.iter().any(|listed| listed.probe)
+    }
+
+    /// Requests probes. An earlier agent reads the entry of its pool only.
+    pub fn request_probes(&mut self) {
+        self.probe = true;
+        for listed in &mut self.pools {
+            listed.probe = true;
+        }
     }
 }
 

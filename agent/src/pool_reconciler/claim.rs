@@ -8,7 +8,7 @@ use crate::node::local_block;
 use api::accepted_pool::AcceptedPool;
 use api::block_layout::{BlockCidr, BlockLayout};
 use api::convert::{block_record, cidr_of, new_block, with_record};
-use api::listing::{admits, find_entry};
+use api::listing::admits;
 use api::requests::{ApiError, ReconcileError, WriteResult};
 use api::{BlockState, IpBlock};
 use block::claim::{Order, TRIES, seed, tries};
@@ -313,17 +313,14 @@ impl Claims {
         };
         blocks.known_mut().note(&name, Some(block.clone()));
         let space = address_space(&target.api, accepted).await?;
-        if !space
-            .as_ref()
-            .is_some_and(|space| admits(space, accepted, wanted.layout, cidr))
-        {
+        let space = space.filter(|space| admits(space, accepted, wanted.layout, cidr));
+        let Some(space) = space else {
             target.api.delete_block(&block).await?;
             blocks.known_mut().note(&name, None);
             return Ok(Some(Claimed::Unlisted));
-        }
+        };
         let mut claimed = block_record(&block);
-        let listed = space.as_ref().and_then(|space| find_entry(space, accepted));
-        if listed.is_some_and(|listed| listed.probe) {
+        if space.requests_probes() {
             match self.counted_on(blocks, wanted, &block).await? {
                 Some(again) => claimed = again,
                 None => return Ok(None),

@@ -14,6 +14,7 @@ fn spec(subnet: &str, size: i64) -> Value {
 fn space(pools: &[&AcceptedPool]) -> AddressSpaceSpec {
     AddressSpaceSpec {
         pools: pools.iter().map(|accepted| entry(accepted)).collect(),
+        probe: false,
     }
 }
 
@@ -107,7 +108,10 @@ fn two_subnets_in_one_block_are_found_with_the_size_that_separates_them() {
 fn a_pool_created_again_conflicts_with_other_blocks_of_the_earlier_one() {
     let mut earlier = entry(&accepted("one", "10.1.0.0/24", 16));
     earlier.uid = "earlier".to_owned();
-    let space = AddressSpaceSpec { pools: vec![earlier] };
+    let space = AddressSpaceSpec {
+        pools: vec![earlier],
+        ..AddressSpaceSpec::default()
+    };
     let other = check(&space, &entry(&accepted("one", "10.1.0.0/24", 32)));
     assert!(matches!(other, Listing::Conflict { .. }), "{other:?}");
     let same = check(&space, &entry(&accepted("one", "10.1.0.0/24", 16)));
@@ -128,7 +132,10 @@ fn a_removed_range_stays_listed_while_it_contains_a_block() {
     assert!(addresses(&alone, Family::V4).contains(outside.interval().first));
     let wide = with_intervals_of(shrunk.clone(), Some(&before), &[inside, outside]);
     assert!(addresses(&wide, Family::V4).contains(outside.interval().first));
-    let other = AddressSpaceSpec { pools: vec![wide] };
+    let other = AddressSpaceSpec {
+        pools: vec![wide],
+        ..AddressSpaceSpec::default()
+    };
     let rival = check(&other, &entry(&accepted("two", "10.1.0.128/25", 32)));
     assert!(matches!(rival, Listing::Conflict { .. }), "{rival:?}");
 }
@@ -161,7 +168,10 @@ fn a_block_that_reaches_outside_a_small_subnet_keeps_no_earlier_range() {
     let before = entry(&accepted("one", "10.1.0.0/24", 64));
     let shrunk = entry(&accepted("one", "10.1.0.0/27", 64));
     let listed = with_intervals_of(shrunk, Some(&before), &[cidr("10.1.0.0/26")]);
-    let space = AddressSpaceSpec { pools: vec![listed] };
+    let space = AddressSpaceSpec {
+        pools: vec![listed],
+        ..AddressSpaceSpec::default()
+    };
     let two = entry(&accepted("two", "10.1.0.128/25", 32));
     assert!(matches!(check(&space, &two), Listing::Accepted(_)));
 }
@@ -171,13 +181,37 @@ fn an_edited_pool_still_requires_probes_for_addresses_of_gone_nodes() {
     let mut before = entry(&accepted("one", "10.1.0.0/24", 16));
     before.probe = true;
     let mut edited = entry(&accepted("one", "10.1.0.0/25", 16));
-    edited.carry_over(&before);
+    edited.carry_over(&AddressSpaceSpec {
+        pools: vec![before],
+        ..AddressSpaceSpec::default()
+    });
     assert!(edited.probe);
-    // A new pool of the same name has no gone nodes yet.
-    let mut another = entry(&accepted("one", "10.1.0.0/24", 16));
-    another.uid = "another".to_owned();
-    another.carry_over(&before);
-    assert!(!another.probe);
+}
+
+/// A pod of a gone node may still have an address of each pool that has the address now.
+#[test]
+fn probes_are_required_for_each_later_pool_with_addresses_of_gone_nodes() {
+    let mut before = entry(&accepted("one", "10.1.0.0/24", 16));
+    before.probe = true;
+    let listed = AddressSpaceSpec {
+        pools: vec![before],
+        ..AddressSpaceSpec::default()
+    };
+    let unlisted = AddressSpaceSpec {
+        pools: Vec::new(),
+        probe: true,
+    };
+    for space in [&listed, &unlisted] {
+        let mut again = entry(&accepted("one", "10.1.0.0/24", 16));
+        again.uid = "another".to_owned();
+        again.carry_over(space);
+        let mut overlapping = entry(&accepted("two", "10.1.0.0/25", 16));
+        overlapping.carry_over(space);
+        assert!(again.probe && overlapping.probe);
+    }
+    let mut first = entry(&accepted("one", "10.1.0.0/24", 16));
+    first.carry_over(&AddressSpaceSpec::default());
+    assert!(!first.probe, "no node is gone yet");
 }
 
 #[test]

@@ -116,7 +116,7 @@ impl Leader {
         let mut pools = space.spec.pools.iter();
         let before = pools.find(|pool| pool.name == accepted.name.as_str())?;
         let mut listed = with_intervals_of(entry(accepted), Some(before), &kept);
-        listed.carry_over(before);
+        listed.carry_over(&space.spec);
         match check(&space.spec, &listed) {
             Listing::Accepted(others) if *before == listed => Some(others),
             _ => None,
@@ -146,9 +146,7 @@ impl Leader {
         if let Some(conflict) = self.split_conflict(pool, &accepted, &wanted.spec) {
             return Ok(Accepted::Conflict(conflict));
         }
-        if let Some(at) = before {
-            listed.carry_over(&wanted.spec.pools[at]);
-        }
+        listed.carry_over(&wanted.spec);
         if before.is_some_and(|at| wanted.spec.pools[at] == listed) {
             return Ok(Accepted::Yes(Box::new(accepted), others));
         }
@@ -230,6 +228,8 @@ impl Leader {
                     deleted.push(listed.name.clone());
                 }
             }
+            // A later pool may have the addresses of this one.
+            wanted.spec.probe |= !deleted.is_empty() && space.spec.requests_probes();
             wanted.spec.pools.retain(|listed| !deleted.contains(&listed.name));
             if wanted != *space {
                 self.context.api.replace(&wanted).await?;

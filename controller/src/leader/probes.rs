@@ -8,8 +8,8 @@ use kube::runtime::reflector::ObjectRef;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Makes nodes probe the addresses of blocks of `pools` that they claim from now on. Returns those of the pools
-/// whose blocks and addresses must wait for a later round: no address space has the pool, or another process has just
+/// Makes nodes probe the addresses of blocks that they claim from now on in the address spaces of `pools`: each pool of the
+/// space may have the addresses, now or later. Returns those of `pools` whose blocks and addresses must wait for a later round: no address space has the pool, or another process has just
 /// changed its address space. No node claims a block of a pool that is being deleted.
 ///
 /// Invariant: the address space requests probes before the controller marks a block or an address as `Orphaned`, and
@@ -36,15 +36,15 @@ pub(super) async fn enable_probes(
         );
     }
     for space in spaces {
-        let mut wanted = AddressSpace::clone(space);
-        let mut changed = Vec::new();
-        let listed = wanted.spec.pools.iter_mut();
-        for listed in listed.filter(|listed| pools.contains(listed.name.as_str()) && !listed.probe) {
-            listed.probe = true;
-            changed.push(listed.name.clone());
+        let mut listed = space.spec.pools.iter().map(|listed| listed.name.as_str());
+        if !listed.any(|name| pools.contains(name)) {
+            continue;
         }
-        if !changed.is_empty() && context.api.replace(&wanted).await? == WriteResult::Conflict {
-            waiting.extend(changed);
+        let mut wanted = AddressSpace::clone(space);
+        wanted.spec.request_probes();
+        if wanted != **space && context.api.replace(&wanted).await? == WriteResult::Conflict {
+            let listed = space.spec.pools.iter().map(|listed| &listed.name);
+            waiting.extend(listed.filter(|name| pools.contains(name.as_str())).cloned());
         }
     }
     Ok(waiting)

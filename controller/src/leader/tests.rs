@@ -234,3 +234,30 @@ async fn a_pool_created_again_has_another_number_than_every_spec_of_the_earlier_
     // No node reports such a number, and no number would be left above it.
     assert_eq!(first_number(None, "", Some(i64::MAX)).await, 1);
 }
+
+/// A pool with the same addresses may be created later, while a pod of a gone node still has one of them.
+#[tokio::test]
+async fn the_space_of_a_deleted_pool_still_requests_probes() {
+    let written = Arc::new(Mutex::new(Value::Null));
+    let seen = written.clone();
+    let clients = answering_clients(move |method, _, body| {
+        if method == "GET" {
+            return (404, json!({ "kind": "Status", "code": 404 }));
+        }
+        *seen.lock().unwrap() = body.clone();
+        (200, serde_json::to_value(space()).unwrap())
+    });
+    let (mut leader, _supervisor) = leader(clients);
+    let mut space = space();
+    // As a controller before 28 November 2026 wrote it.
+    space.spec.pools[0].probe = true;
+    leader.caches = Some(Arc::new(Caches {
+        blocks: cache(Vec::new()),
+        nodes: cache(Vec::new()),
+        spaces: cache(vec![space]),
+        _end: CancellationToken::new().drop_guard(),
+    }));
+    leader.unlist().await.unwrap();
+    let spec = written.lock().unwrap()["spec"].clone();
+    assert_eq!((&spec["pools"], &spec["probe"]), (&json!([]), &json!(true)));
+}

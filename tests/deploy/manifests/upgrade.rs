@@ -47,7 +47,7 @@ pub(crate) async fn pool_as_it_was(admin: &Client) {
         .await;
     let accepted = AcceptedPool::of(&read.unwrap()).unwrap().unwrap();
     let pools = vec![listing::entry(&accepted)];
-    let space = AddressSpace::new("default", AddressSpaceSpec { pools });
+    let space = AddressSpace::new("default", AddressSpaceSpec { pools, probe: false });
     let spaces: Api<AddressSpace> = Api::all(admin.clone());
     spaces.create(&PostParams::default(), &space).await.unwrap();
 }

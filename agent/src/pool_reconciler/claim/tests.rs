@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
-use crate::pool_reconciler::testing::{registered_node, registration};
+use crate::pool_reconciler::testing::{node_with, registered_node, registration};
+use api::listing::entry;
 use api::testing::accepted_pool;
+use api::{AddressSpace, AddressSpaceSpec};
 use serde_json::{Value, json};
 
 /// The response of an API server on which other nodes have each block that this node tries to claim.
@@ -88,4 +90,43 @@ async fn a_family_without_a_free_block_does_not_end_the_claims_of_the_other() {
     assert_eq!(claimed.await.unwrap(), Claimed::Full);
     let is_full = |family| claims.is_full(family, FULL_PAUSE);
     assert!(is_full(Family::V4) && !is_full(Family::V6));
+}
+
+/// The other pool had the block, and a machine may still use an address of it.
+#[tokio::test]
+async fn a_claimed_block_is_probed_if_another_pool_of_the_space_requests_probes() {
+    for (probe, epoch) in [(true, 2), (false, 1)] {
+        let accepted = accepted_pool("rail0", &json!({ "ranges": [{ "subnet": "10.1.0.0/28" }] })).unwrap();
+        let mut other = entry(&accepted);
+        other.name = "other".to_owned();
+        other.probe = probe;
+        let space = AddressSpaceSpec {
+            pools: vec![other, entry(&accepted)],
+            ..AddressSpaceSpec::default()
+        };
+        let mut object = Value::Null;
+        let (context, target, _dir) = node_with(&[], move |uri, body| {
+            if uri.contains("/addressspaces/") {
+                let space = AddressSpace::new("default", space.clone());
+                return (200, serde_json::to_value(space).unwrap());
+            }
+            if uri.contains("/ipaddresses") {
+                return others_have_all("limit=");
+            }
+            if object.is_null() {
+                object = body.clone();
+                object["metadata"]["resourceVersion"] = json!("1");
+            }
+            (200, object.clone())
+        })
+        .await;
+        let (mut blocks, mut claims) = (
+            BlockReconciler::new(context.clone()),
+            Claims::new(context.clone()),
+        );
+        let claimed = Box::pin(claims.claim(&mut blocks, &target, &accepted, Family::V4));
+        assert_eq!(claimed.await.unwrap(), Claimed::Yes);
+        let file = context.file().await.unwrap().unwrap();
+        assert_eq!(file.blocks[0].epoch, epoch);
+    }
 }

@@ -2,8 +2,8 @@
 use super::super::tests::{cache, space};
 use super::*;
 use crate::config::Config;
-use api::IpPool;
 use api::testing::{answering_clients, pool};
+use api::{IpPool, PoolEntry};
 use clap::Parser;
 use serde_json::{Value, json};
 use std::sync::Mutex;
@@ -28,7 +28,13 @@ async fn enable(pools: Vec<IpPool>, wanted: &[&str], code: u16) -> (Vec<String>,
     let stop = CancellationToken::new();
     let context = Context::new(config, clients, cache(pools), &stop);
     let wanted = wanted.iter().copied().collect();
-    let spaces = [Arc::new(space())];
+    let mut space = space();
+    let other = PoolEntry {
+        name: "other".to_owned(),
+        ..space.spec.pools[0].clone()
+    };
+    space.spec.pools.insert(0, other);
+    let spaces = [Arc::new(space)];
     let waiting = enable_probes(&context, &spaces, &wanted).await.unwrap();
     let written = written.lock().unwrap().take();
     (waiting.into_iter().collect(), written)
@@ -36,6 +42,18 @@ async fn enable(pools: Vec<IpPool>, wanted: &[&str], code: u16) -> (Vec<String>,
 
 fn simple(name: &str) -> IpPool {
     pool(name, &json!({ "ranges": [{ "subnet": "10.1.0.0/24" }] }))
+}
+
+/// A node may claim the freed block for another pool, which has the same addresses.
+#[tokio::test]
+async fn probes_are_requested_for_each_pool_of_the_address_space() {
+    let (_, written) = enable(vec![simple("rail0")], &["rail0"], 200).await;
+    let spec = written.unwrap()["spec"].clone();
+    assert_eq!(
+        [&spec["pools"][0]["probe"], &spec["pools"][1]["probe"]],
+        [true, true]
+    );
+    assert_eq!(spec["probe"], true, "for later pools");
 }
 
 #[tokio::test]

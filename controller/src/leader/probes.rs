@@ -8,9 +8,10 @@ use kube::runtime::reflector::ObjectRef;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Makes nodes probe the addresses of blocks that they claim from now on in the address spaces of `pools`: each pool of the
-/// space may have the addresses, now or later. Returns those of `pools` whose blocks and addresses must wait for a later round: no address space has the pool, or another process has just
-/// changed its address space. No node claims a block of a pool that is being deleted.
+/// Makes nodes probe the addresses of blocks that they claim from now on in the address spaces of `pools`: each pool of
+/// the space may have the addresses, now or later. Returns those of `pools` whose blocks and addresses must wait for a
+/// later round: no address space has the pool, or another process has just changed its address space. No node claims a
+/// block of a pool that is being deleted.
 ///
 /// Invariant: the address space requests probes before the controller marks a block or an address as `Orphaned`, and
 /// before it deletes such an object or a shared block. Nodes read the address space after each claim.

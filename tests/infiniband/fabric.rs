@@ -220,6 +220,16 @@ pub(crate) fn groups() -> Vec<String> {
     groups
 }
 
+/// The number of queue pairs of all devices. A link of `IPoIB` has one, and one for each connection in connected mode.
+pub(crate) fn queue_pairs() -> usize {
+    let mut socket = Socket::<Rdma>::open().unwrap();
+    let devices = socket.devices().unwrap();
+    let counts = devices
+        .iter()
+        .map(|device| socket.queue_pairs(device.index).unwrap().len());
+    counts.sum()
+}
+
 /// Waits until `holds` returns true. Panics after [`TIMEOUT`].
 #[track_caller]
 pub(crate) fn soon(what: &str, holds: impl Fn() -> bool) {

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The MTU: the limits of the partition's group and of connected mode, and the MTU in the result.
 
-use crate::fabric::{address, network, reaches, run, run_accelerated, run_with};
+use crate::fabric::{address, network, queue_pairs, reaches, run, run_accelerated, run_with, soon};
 use common::netlink::{IpoibMode, LinkInfo};
-use std::thread::sleep;
-use std::time::Duration;
 use tests::json;
 
 #[test]
@@ -93,12 +91,13 @@ fn connected_mode_carries_60000_bytes_in_one_packet() {
                 ..
             }
         ));
+        let unconnected = queue_pairs();
         reaches(&pods[0], &format!("-M do -s 60000 {}", address(&result, false)));
         // ipoib leaks a queue and warns if a link is deleted before its connections have ended.
         for pod in &pods {
             pod.ip("link set net1 down");
         }
-        sleep(Duration::from_millis(500));
+        soon("the connections end", || queue_pairs() <= unconnected);
         for (pod, conf) in pods.iter().zip(&confs) {
             pod.detach(conf, "net1");
         }

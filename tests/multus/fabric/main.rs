@@ -10,20 +10,23 @@
 )]
 
 use apiserver::Server;
+use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::ListParams;
+use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client};
 use multus::objects;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::process::Command;
 use std::time::Duration;
 use tests::multus::PodIdentity;
 use tests::programs;
-use tokio::sync::oneshot;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 const NAMESPACE: &str = "ml";
 
@@ -191,20 +194,36 @@ fn run_in_the_vm(server: &Server, directory: &Path) {
     tests::log_line(&format!("{ran} tests in the VM"));
 }
 
-/// The conditions of `node`, in order, until `stop`.
+/// Sends each version of `node`.
+async fn watch(admin: Client, node: &str, versions: UnboundedSender<Node>) {
+    let config = watcher::Config::default().fields(&format!("metadata.name={node}"));
+    let mut watch = pin!(
+        watcher(Api::all(admin), config)
+            .default_backoff()
+            .applied_objects()
+    );
+    while let Some(version) = watch.next().await {
+        match version {
+            Ok(version) if versions.send(version).is_err() => return,
+            Ok(_) => {}
+            Err(error) => tests::log_line(&format!("the watch of {node} continues after: {error}")),
+        }
+    }
+}
+
+/// The conditions of `node` in its versions, in order, from the first version until the present one.
 async fn history(
-    admin: Client,
+    admin: &Client,
     node: &str,
-    mut stop: oneshot::Receiver<()>,
+    mut versions: UnboundedReceiver<Node>,
 ) -> Vec<(String, String, String)> {
-    let nodes: Api<Node> = Api::all(admin);
+    let present = Api::<Node>::all(admin.clone()).get(node).await.unwrap();
     let mut all = Vec::new();
-    while stop.try_recv() == Err(oneshot::error::TryRecvError::Empty) {
-        let conditions = nodes
-            .get(node)
-            .await
-            .ok()
-            .and_then(|node| node.status?.conditions);
+    loop {
+        let version = tokio::time::timeout(Duration::from_secs(300), versions.recv()).await;
+        let version = version.expect("the watch sends the present version").unwrap();
+        let is_present = version.metadata.resource_version == present.metadata.resource_version;
+        let conditions = version.status.and_then(|status| status.conditions);
         let ready = conditions
             .into_iter()
             .flatten()
@@ -219,9 +238,10 @@ async fn history(
                 all.push(now);
             }
         }
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        if is_present {
+            return all;
+        }
     }
-    all
 }
 
 /// The conditions in the API server while `tests/infiniband/links.rs` pulled cables.
@@ -290,11 +310,11 @@ async fn on_infiniband_the_pod_and_node_status_report_attachments_and_links() {
     }
     let agent = apiserver::Identity::new(&admin, "node-1").await;
     let directory = shared(server, [&token, &agent.token], &pods);
-    let (stop, stopped) = oneshot::channel();
-    let history = tokio::spawn(history(admin.clone(), "node-1", stopped));
+    let (sender, versions) = unbounded_channel();
+    let watch = tokio::spawn(watch(admin.clone(), "node-1", sender));
     tokio::task::block_in_place(|| run_in_the_vm(server, directory.path()));
-    stop.send(()).unwrap();
-    assert_link_conditions(&admin, &history.await.unwrap()).await;
+    assert_link_conditions(&admin, &history(&admin, "node-1", versions).await).await;
+    watch.abort();
     let status = async |name: &str| objects::status(&admin, &pods[name]).await;
 
     let trainer = status("trainer-0").await;

@@ -183,12 +183,12 @@ impl Leader {
     /// Finalizes a pool that is being deleted: its finalizer is removed once no block and no address of the pool is left.
     async fn finalize(&mut self, pool: &IpPool) -> Result<(), ReconcileError> {
         let name = pool.name_any();
+        // A pod may keep the pool for days. What the watch and the last list of addresses show needs no list in each round.
         let known = self.of_pool(&name);
-        if !known.is_empty() {
-            // A pod may keep the pool for days. What the watch shows needs no list in each round.
-            let all = self.addresses.iter();
-            let addresses: Vec<Arc<IpAddress>> =
-                all.filter(|address| address.spec.pool == name).cloned().collect();
+        let all = self.addresses.iter();
+        let addresses: Vec<Arc<IpAddress>> =
+            all.filter(|address| address.spec.pool == name).cloned().collect();
+        if !known.is_empty() || !addresses.is_empty() {
             return self.report_deletion(pool, &known, &addresses).await;
         }
         let fields = format!("spec.pool={name}");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The requests of idle agents: a cluster may have ten thousand of them.
 
-use agents::pools::{simple, sticky_per_address};
+use agents::pools::{per_address, simple, sticky_per_address};
 use agents::{Attachment, Member, Site};
 use apiserver::Identity;
 use apiserver::audit::Mark;
@@ -9,7 +9,7 @@ use apiserver::install::{until, until_within};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
@@ -183,11 +183,21 @@ async fn an_idle_controller_sends_no_requests_besides_watches_and_its_lease() {
 /// A pod may keep a deleted pool for days.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deleted_pool_with_a_pod_causes_no_requests_of_the_controller() {
-    let site = Site::with(&["--report-interval", "1h"]).await;
+    deleted_pool_with_a_pod_causes_no_requests(simple("10.1.0.0/24"), "1h").await;
+}
+
+/// The controller sees the address in its list of all addresses, once in each report interval.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_pool_without_blocks_causes_no_requests_between_lists() {
+    deleted_pool_with_a_pod_causes_no_requests(per_address("10.1.0.0/28"), "15s").await;
+}
+
+async fn deleted_pool_with_a_pod_causes_no_requests(spec: Value, report_interval: &str) {
+    let site = Site::with(&["--report-interval", report_interval]).await;
     let node = Member::running(&site.server, "a", &["--idle", "1h"]).await;
-    site.simple("rail0", "10.1.0.0/24").await;
-    node.wait_active("rail0").await;
-    node.add("rail0", &Attachment::of("one"));
+    site.pool("rail0", spec).await;
+    until("the pool is here", async || !node.file("rail0").is_null()).await;
+    node.add_soon("rail0", &Attachment::of("one")).await;
     site.delete("rail0").await;
     site.wait_condition("rail0", "Ready", "False").await;
     until("ten rounds cost no request", async || {

@@ -8,6 +8,8 @@ use api::pool::condition::EXHAUSTED;
 use api::requests::WriteResult;
 use common::cni::{Code, Error};
 use ipam::range::Family;
+use k8s_openapi::jiff::Timestamp;
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 /// How long a request stands before it is written again.
@@ -18,6 +20,8 @@ pub(super) struct Sharing {
     context: PoolContext,
     /// The version of the pool that contains this node's last request, and when it was written.
     requested: Option<(u64, Instant)>,
+    /// When this process first saw each open request. The time in a request is that of another machine's clock.
+    seen: HashMap<Family, HashMap<(String, Timestamp), Instant>>,
 }
 
 impl Sharing {
@@ -25,6 +29,7 @@ impl Sharing {
         Self {
             context,
             requested: None,
+            seen: HashMap::new(),
         }
     }
 
@@ -53,17 +58,26 @@ impl Sharing {
     }
 
     /// Whether a recent request for an address of `family` stands, of any node, and has not been answered.
-    pub(super) fn is_requested(&self, family: Family) -> bool {
+    pub(super) fn is_requested(&mut self, family: Family) -> bool {
         let Some(pool) = self.context.pool_object() else {
             return false;
         };
         // The watch may not have reported this node's own request yet.
         let news =
             |(version, at): (u64, Instant)| version > version_number(&*pool) && at.elapsed() < REQUEST_STANDS;
-        let since = pool.status.as_ref().and_then(|status| status.short_since(family));
-        let recent =
-            since.is_some_and(|since| now().0.duration_since(since.0).unsigned_abs() < REQUEST_STANDS);
-        recent || self.requested.is_some_and(news)
+        let is_news = self.requested.is_some_and(news);
+        let before = self.seen.remove(&family).unwrap_or_default();
+        let open = pool.status.iter().flat_map(|status| status.shortages(family));
+        let seen: HashMap<_, _> = open
+            .map(|(node, since)| {
+                let request = (node.to_owned(), since.0);
+                let at = before.get(&request).copied();
+                (request, at.unwrap_or_else(Instant::now))
+            })
+            .collect();
+        let is_recent = seen.values().any(|at| at.elapsed() < REQUEST_STANDS);
+        self.seen.insert(family, seen);
+        is_recent || is_news
     }
 
     /// Whether other nodes may have addresses to share when every block has an owner. The pool's counters do not help: they may
@@ -110,3 +124,6 @@ fn may_share(target: &Target) -> bool {
         .as_ref()
         .is_some_and(|accepted| accepted.spec.fallback.is_empty())
 }
+
+#[cfg(test)]
+mod tests;

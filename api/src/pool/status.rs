@@ -129,12 +129,12 @@ impl IpPoolStatus {
         self.open_requests().any(NodeRequest::is_short)
     }
 
-    /// When a node last found no address of `family`.
-    pub fn short_since(&self, family: Family) -> Option<Time> {
-        self.open_requests()
-            .filter_map(|request| request.since(family))
-            .max()
-            .cloned()
+    /// The nodes that found no address of `family`, each with the time by its own clock.
+    pub fn shortages(&self, family: Family) -> impl Iterator<Item = (&str, &Time)> {
+        self.requests.iter().filter_map(move |(node, request)| {
+            let since = request.as_ref()?.since(family)?;
+            Some((node.as_str(), since))
+        })
     }
 
     /// Closes all requests for addresses of `family`.

@@ -17,7 +17,6 @@ use api::requests::{ReconcileError, WriteResult};
 use api::{BlockState, IpAddress, IpBlock, IpBlockStatus, IpPoolStatus};
 use batch::{Candidate, LastBatch};
 use ipam::range::Family;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -135,39 +134,39 @@ impl Leader {
         for family in [Family::V4, Family::V6] {
             let free = self.free_addresses(accepted, blocks, family);
             let candidates = self.candidates(accepted, blocks, family, &before);
-            let mut request = status.short_since(family);
-            let asked = self.ask_owners(accepted, (family, free), &candidates, &mut request);
-            if request.is_none() {
+            let mut is_short = status.shortages(family).next().is_some();
+            let asked = self.ask_owners(accepted, (family, free), &candidates, &mut is_short);
+            if !is_short {
                 status.close_requests(family);
             }
             status.sharing.extend(asked);
         }
     }
 
-    /// The `candidates` whose owners are asked now. Ends the `request` once it is fulfilled or cannot be.
+    /// The `candidates` whose owners are asked now. Clears `is_short` once the request is fulfilled or cannot be.
     fn ask_owners(
         &mut self,
         accepted: &AcceptedPool,
         (family, free): (Family, FreeAddresses),
         candidates: &[Candidate],
-        request: &mut Option<Time>,
+        is_short: &mut bool,
     ) -> Vec<String> {
         if !accepted.has_blocks() || free.unclaimed > 0 {
             self.share_requests.withdraw(candidates);
-            *request = None;
+            *is_short = false;
             return Vec::new();
         }
         let timeout = self.context.config.daemon.observation_interval * ANSWER_PERIODS;
         let awaited = candidates.iter().filter(|one| one.is_awaited(timeout));
         let mut asked: Vec<String> = awaited.map(|one| one.name.clone()).collect();
         if free.shared > 0 {
-            *request = None;
+            *is_short = false;
         }
-        if request.is_some() {
+        if *is_short {
             asked.extend(self.next_batch(accepted, family, candidates));
         }
         if asked.is_empty() {
-            *request = None;
+            *is_short = false;
         }
         asked
     }

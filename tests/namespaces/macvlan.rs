@@ -329,3 +329,17 @@ fn receives(receiver: &UdpSocket) -> bool {
         .recv(&mut buffer)
         .is_ok_and(|size| &buffer[..size] == b"here")
 }
+
+#[test]
+fn check_accepts_the_macvlan_child_of_a_macvlan_link_of_the_node() {
+    Node::run(|node| {
+        node.ip("link add link eth0 name own0 type macvlan mode bridge");
+        node.ip("link set own0 up");
+        let pod = node.pod();
+        let conf = node.conf(json!({"mode": "macvlan", "master": "own0"}));
+        pod.attach(&conf, "net1");
+        assert_eq!(pod.link("net1").parent, Some(node.link("eth0").index));
+        pod.check(&conf, "net1").done();
+        pod.detach(&conf, "net1");
+    });
+}

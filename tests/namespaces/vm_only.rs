@@ -132,20 +132,6 @@ fn an_ipvlan_add_never_changes_the_mode_of_an_ipvlan_link_of_the_node() {
 }
 
 #[test]
-fn check_accepts_the_macvlan_child_of_a_macvlan_link_of_the_node() {
-    Node::run(|node| {
-        node.ip("link add link eth0 name own0 type macvlan mode bridge");
-        node.ip("link set own0 up");
-        let pod = node.pod();
-        let conf = node.conf(json!({"mode": "macvlan", "master": "own0"}));
-        pod.attach(&conf, "net1");
-        assert_eq!(pod.link("net1").parent, Some(node.link("eth0").index));
-        pod.check(&conf, "net1").done();
-        pod.detach(&conf, "net1");
-    });
-}
-
-#[test]
 fn a_vlan_a_dummy_and_a_bond_carry_children() {
     Node::run(|node| {
         node.cable("port0");

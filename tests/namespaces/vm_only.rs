@@ -172,6 +172,27 @@ fn a_vlan_a_dummy_and_a_bond_carry_children() {
 }
 
 #[test]
+fn a_passthru_child_never_takes_a_link_below_a_bridge_of_the_node() {
+    Node::run(|node| {
+        for words in [
+            "link add link eth0 name eth0.100 type vlan id 100",
+            "link add br0 type bridge",
+            "link set eth0.100 master br0",
+            "link set eth0.100 up",
+            "link set br0 up",
+            "addr add 192.0.2.1/24 dev br0",
+        ] {
+            node.ip(words);
+        }
+        let pod = node.pod();
+        let conf = node.conf(json!({"macvlanMode": "passthru"}));
+        pod.add(&conf, "net1")
+            .refused(7, &["eth0", "mode passthru", "192.0.2.1 through br0"]);
+        assert!(pod.links().is_empty());
+    });
+}
+
+#[test]
 fn a_port_of_a_vrf_carries_children_that_reach_the_cable() {
     Node::run(|node| {
         node.ip("link add vrf0 type vrf table 10");

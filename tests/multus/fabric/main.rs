@@ -204,11 +204,20 @@ async fn watch(admin: Client, node: &str, versions: UnboundedSender<Node>) {
     );
     while let Some(version) = watch.next().await {
         match version {
-            Ok(version) if versions.send(version).is_err() => return,
-            Ok(_) => {}
+            Ok(version) => {
+                if versions.send(version).is_err() {
+                    return;
+                }
+            }
             Err(error) => tests::log_line(&format!("the watch of {node} continues after: {error}")),
         }
     }
+}
+
+/// The number of a version of an object. Each write increases it.
+fn number_of(node: &Node) -> u64 {
+    let version = node.metadata.resource_version.as_deref();
+    version.unwrap().parse().unwrap()
 }
 
 /// The conditions of `node` in its versions, in order, from the first version until the present one.
@@ -222,7 +231,8 @@ async fn history(
     loop {
         let version = tokio::time::timeout(Duration::from_secs(300), versions.recv()).await;
         let version = version.expect("the watch sends the present version").unwrap();
-        let is_present = version.metadata.resource_version == present.metadata.resource_version;
+        // A watch that was interrupted may begin again with a later version.
+        let is_present = number_of(&version) >= number_of(&present);
         let conditions = version.status.and_then(|status| status.conditions);
         let ready = conditions
             .into_iter()

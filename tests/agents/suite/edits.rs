@@ -390,8 +390,8 @@ async fn an_address_rests_for_its_cooldown_after_its_node_was_deselected() {
     until("the pool is here", async || !node.file("rail0").is_null()).await;
     let one = Attachment::of("one");
     let ip = node.add("rail0", &one).remove(0);
-    let none = json!({ "matchLabels": { "rail": "none" } });
-    site.edit("rail0", json!({ "spec": { "nodeSelector": none } }))
+    let elsewhere = json!({ "matchLabels": { "rail": "none" } });
+    site.edit("rail0", json!({ "spec": { "nodeSelector": elsewhere } }))
         .await;
     node.wait_refused("rail0", &[116]).await;
     node.del("rail0", &one);

@@ -66,6 +66,30 @@ async fn the_last_resting_address_of_a_full_pool_is_given_to_a_plugin_that_probe
     assert_eq!(node.add("each", &requested), address, "a requested address, too");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_gets_both_addresses_if_a_node_may_have_one_block_of_each_family() {
+    let (site, node) = Site::with_node().await;
+    let mut spec = simple("10.1.0.0/28");
+    let ranges = spec["ranges"].as_array_mut().unwrap();
+    ranges.push(json!({ "subnet": "fd00::/120", "gateway": "none" }));
+    spec["blockSize"] = json!({ "v4": 2, "v6": 16 });
+    spec["maxBlocksPerNode"] = json!(1);
+    site.pool("dual", spec).await;
+    let one = Attachment::of("one");
+    node.add_soon("dual", &one).await;
+    assert_eq!(node.add("dual", &one).len(), 2);
+    for i in 0..2 {
+        node.call("ADD", "dual", &Attachment::of(&format!("p{i}")));
+    }
+    node.refused(
+        "dual",
+        &Attachment::of("more"),
+        &[110],
+        &["spec.maxBlocksPerNode"],
+    );
+    assert_eq!(site.blocks("dual").await.len(), 2);
+}
+
 /// No other node has an address to share, and no answer of the controller can change that.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_is_refused_if_every_address_of_a_family_is_reserved() {

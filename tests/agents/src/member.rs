@@ -425,7 +425,7 @@ impl Member {
         }
     }
 
-    /// Calls ADD and repeats it while the refusal passes by itself ([`PASSING`]). Returns the first address.
+    /// Calls ADD and repeats it while the refusal passes by itself (`PASSING`). Returns the first address.
     pub async fn add_soon(&self, pool: &str, attachment: &Attachment) -> String {
         let deadline = Instant::now() + LIMIT;
         loop {

@@ -136,10 +136,13 @@ impl PoolFileWriter {
             .agent
             .stores
             .with(&self.context.pool, |store| {
-                let Some(locked) = store.enter_existing()? else {
+                let is_empty = |file: Option<PoolFile>| file.is_some_and(|file| file.blocks.is_empty());
+                if !is_empty(store.pool()?) {
                     return Ok(false);
-                };
-                let empty = locked.pool()?.is_some_and(|file| file.blocks.is_empty());
+                }
+                // After a reboot no ADD may have begun the store of this boot.
+                let locked = store.enter()?;
+                let empty = is_empty(locked.pool()?);
                 let leases = store.leases()?;
                 let has_leases = !leases.intact.is_empty() || !leases.damaged.is_empty();
                 if !empty || has_leases || !store.releases()?.is_empty() {

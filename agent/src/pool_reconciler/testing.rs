@@ -172,7 +172,7 @@ pub(super) fn touch_address(dir: &TempDir, ip: &str) {
 }
 
 /// The directory of the leases of the pool `rail0`.
-fn boot_directory(dir: &TempDir) -> PathBuf {
+pub(super) fn boot_directory(dir: &TempDir) -> PathBuf {
     let boot_id = KernelClock.boot_id().unwrap();
     dir.path().join("pools/rail0").join(format!("boot-{boot_id}"))
 }

@@ -3,7 +3,7 @@
 
 use super::super::reconcile_block::BlockReconciler;
 use super::super::testing::{
-    commit_lease, damage_lease, file_of_earlier_boot, registered_node, replace_file,
+    boot_directory, commit_lease, damage_lease, file_of_earlier_boot, registered_node, replace_file,
 };
 use super::*;
 use api::testing::small_pool;
@@ -100,6 +100,21 @@ async fn a_pool_file_without_blocks_stays_while_the_node_has_a_lease_that_cannot
         writer.remove_file(&target).await.unwrap();
         assert_eq!(context.file().await.unwrap().is_some(), has_lease);
     }
+}
+
+/// No ADD has begun the store of this boot.
+#[tokio::test]
+async fn a_pool_file_without_blocks_is_removed_after_a_reboot() {
+    let (context, mut target, dir) = node(404).await;
+    target.open = false;
+    let mut file = of_earlier_boot(&context);
+    file.blocks.clear();
+    replace_file(&context, &file).await;
+    std::fs::remove_dir_all(boot_directory(&dir)).unwrap();
+    let mut writer = PoolFileWriter::new(context.clone());
+    writer.remove_file(&target).await.unwrap();
+    assert!(context.file().await.unwrap().is_none());
+    writer.remove_file(&target).await.unwrap();
 }
 
 /// The cooldown of the address is in the file.

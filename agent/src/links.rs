@@ -15,6 +15,7 @@ use crate::agent::{Agent, event};
 use crate::config::LinkScope;
 use api::deadline::Deadline;
 use api::recorder::NewEvent;
+use common::netlink::is_representor_port;
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::ObjectReference;
 use rtnetlink::packet_core::NetlinkPayload;
@@ -136,8 +137,8 @@ fn is_of_link(message: &LinkMessage) -> bool {
     message.header.interface_family == AddressFamily::Unspec
 }
 
-/// Reads physical ports and bonds, to which pods' links are attached. Other links are created and deleted with pods, and count
-/// only if `scope` names them.
+/// Reads physical ports and bonds, to which pods' links are attached. Other links are created and deleted with pods or, as
+/// representors, with functions, and count only if `scope` names them.
 fn read(message: &LinkMessage, scope: &LinkScope) -> Option<Link> {
     let mut link = Link {
         name: String::new(),
@@ -146,10 +147,12 @@ fn read(message: &LinkMessage, scope: &LinkScope) -> Option<Link> {
         active: None,
     };
     let mut kind = None;
+    let mut is_representor = false;
     for attribute in &message.attributes {
         match attribute {
             LinkAttribute::IfName(name) => link.name.clone_from(name),
             LinkAttribute::OperState(state) => link.up = *state == State::Up,
+            LinkAttribute::PhysPortName(name) => is_representor = is_representor_port(name),
             LinkAttribute::LinkInfo(infos) => {
                 for info in infos {
                     match info {
@@ -172,7 +175,8 @@ fn read(message: &LinkMessage, scope: &LinkScope) -> Option<Link> {
     let hardware_or_bond = kind
         .as_deref()
         .is_none_or(|kind| kind == "bond" || kind == "ipoib");
-    (fabric && hardware_or_bond || scope.names([link.name.as_str()])).then_some(link)
+    let counts = fabric && hardware_or_bond && !is_representor;
+    (counts || scope.names([link.name.as_str()])).then_some(link)
 }
 
 /// The changes from `before` to `now`. `known` has the names of links.

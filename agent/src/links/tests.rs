@@ -75,6 +75,21 @@ fn ports_and_bonds_are_watched_and_links_of_pods_are_not() {
     assert!(!watched(LinkLayerType::Loopback, None));
 }
 
+/// In switchdev mode an adapter has a link for each of its functions. Such a link comes and goes with its function.
+#[test]
+fn a_representor_is_watched_only_by_name() {
+    let is_watched = |port: &str, scope: &LinkScope| {
+        let mut message = message("eth7", LinkLayerType::Ether, None, true);
+        let port = LinkAttribute::PhysPortName(port.to_owned());
+        message.attributes.push(port);
+        read(&message, scope).is_some()
+    };
+    assert!(is_watched("p0", &LinkScope::Rdma));
+    assert!(!is_watched("pf0vf3", &LinkScope::Rdma));
+    let by_name = "eth7".parse::<LinkScope>().unwrap();
+    assert!(is_watched("pf0vf3", &by_name));
+}
+
 #[test]
 fn the_active_port_of_a_bond_is_read() {
     let mut bond_message = message("ibbond0", LinkLayerType::Infiniband, None, true);

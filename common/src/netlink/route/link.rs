@@ -212,24 +212,9 @@ impl Link {
         self.kind.as_deref() == Some("vrf")
     }
 
-    /// Whether it is a representor: a link of an adapter in switchdev mode that reaches only the physical function, virtual
-    /// function or subfunction that it represents. Such a link has `pf0`, `pf0vf3` or `pf0sf4` as name of its port, also after
-    /// the number of a controller (`c1pf0vf3`) or port (`p0pf0vf3`). The uplink has `p0`.
-    ///
-    /// Source: `__devlink_port_phys_port_name_get` in `net/devlink/port.c`, `efx_ef100_rep_get_phys_port_name` in
-    /// `drivers/net/ethernet/sfc/ef100_rep.c`.
+    /// Whether it is a representor ([`is_representor_port`]).
     pub fn is_representor(&self) -> bool {
-        let name = self.phys_port_name.as_deref();
-        let Some((_, function)) = name.and_then(|name| name.rsplit_once("pf")) else {
-            return false;
-        };
-        let part = |kind| function.split_once(kind);
-        let (physical, below) = match part("vf").or_else(|| part("sf")) {
-            Some((physical, below)) => (physical, Some(below)),
-            None => (function, None),
-        };
-        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        is_number(physical) && below.is_none_or(is_number)
+        self.phys_port_name.as_deref().is_some_and(is_representor_port)
     }
 
     pub(super) fn decode(message: LinkMessage) -> Self {
@@ -382,4 +367,23 @@ fn addr_gen_mode(families: &[AfSpecUnspec]) -> Option<AddrGenMode> {
         AfSpecInet6::AddrGenMode(mode) => AddrGenMode::decode(*mode),
         _ => None,
     })
+}
+
+/// Whether the link with this `IFLA_PHYS_PORT_NAME` is a representor: a link of an adapter in switchdev mode that reaches only
+/// the physical function, virtual function or subfunction that it represents. Such a link has `pf0`, `pf0vf3` or `pf0sf4` as
+/// name of its port, also after the number of a controller (`c1pf0vf3`) or port (`p0pf0vf3`). The uplink has `p0`.
+///
+/// Source: `__devlink_port_phys_port_name_get` in `net/devlink/port.c`, `efx_ef100_rep_get_phys_port_name` in
+/// `drivers/net/ethernet/sfc/ef100_rep.c`.
+pub fn is_representor_port(name: &str) -> bool {
+    let Some((_, function)) = name.rsplit_once("pf") else {
+        return false;
+    };
+    let part = |kind| function.split_once(kind);
+    let (physical, below) = match part("vf").or_else(|| part("sf")) {
+        Some((physical, below)) => (physical, Some(below)),
+        None => (function, None),
+    };
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number(physical) && below.is_none_or(is_number)
 }

@@ -49,6 +49,9 @@ pub struct Intent {
     /// The state on the host of a link that is moved whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<Snapshot>,
+    /// Whether the whole link of this attachment is the host's again. Then `device` is absent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub restored: bool,
     /// The ipvlan mode of a child of a host's link, with the name of `ip link`. An earlier version did not record it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ipvlan: Option<String>,
@@ -62,6 +65,15 @@ pub struct Intent {
 }
 
 impl Intent {
+    /// The intent once its whole link is restored.
+    pub(crate) fn without_device(self) -> Self {
+        Self {
+            restored: self.restored || self.device.is_some(),
+            device: None,
+            ..self
+        }
+    }
+
     /// The RDMA device that moves into the pod, if one does.
     pub(crate) fn moved(&self) -> Option<&Identity> {
         self.rdma.as_ref()?.moved()

@@ -96,7 +96,8 @@ impl Written {
 
     /// Whether `link` is a child that the ADD of this attachment is creating, and has not recorded yet.
     pub(crate) fn is_creating(&self, link: &Link) -> bool {
-        let has_link = self.intent.device.is_some() || !self.intent.made.is_empty();
+        let intent = &self.intent;
+        let has_link = intent.device.is_some() || intent.restored || !intent.made.is_empty();
         !has_link && self.mark().is_on(link) && self.lives()
     }
 }

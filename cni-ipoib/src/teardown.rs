@@ -113,11 +113,7 @@ fn disown(entry: &mut Entry) {
     let Some(intent) = entry.intent.clone().filter(|intent| intent.device.is_some()) else {
         return;
     };
-    let without = Intent {
-        device: None,
-        ..intent
-    };
-    if let Err(error) = entry.reduce(without) {
+    if let Err(error) = entry.reduce(intent.without_device()) {
         tracing::warn!(%error, "cannot record that the link is restored; a repeated call restores it again");
     }
 }
@@ -125,7 +121,8 @@ fn disown(entry: &mut Entry) {
 /// Deletes the attachment's links: in the container, and on the host, where an interrupted ADD or the end of a
 /// namespace left them.
 fn remove_link(caller: &Caller<'_>, target: &DetachTarget<'_>) -> Result<Links, Error> {
-    if device::return_link(caller, target)? {
+    let is_restored = target.intent.as_ref().is_some_and(|intent| intent.restored);
+    if is_restored || device::return_link(caller, target)? {
         return Ok(Links::Removed);
     }
     let mark = Mark::new(caller.network(), target.attachment);

@@ -90,6 +90,7 @@ impl Planned {
                 Kind::Child(_) => None,
                 Kind::Device(plan) => Some(plan.snapshot.clone()),
             },
+            restored: false,
             ipvlan: match kind {
                 Some(NewLinkKind::Ipvlan { mode }) => Some(mode.to_string()),
                 _ => None,

@@ -153,7 +153,7 @@ fn uppers(link: &Link, all: &[Link], written: &[Written], damaged: &[String]) ->
     let is_above = |intent: &Intent| {
         let mut parents = intent.made.iter().filter_map(Made::parent_on_host);
         let is_child = intent.master == link.name || parents.any(|parent| parent == link.index);
-        intent.device.is_none() && is_child
+        intent.device.is_none() && !intent.restored && is_child
     };
     let in_pods = written
         .iter()

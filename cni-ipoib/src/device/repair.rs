@@ -9,7 +9,7 @@ use super::restore::{delete_links_on, find, restore_state};
 use super::{function, hardware_in_pods};
 use crate::config::{Master, Preference, Preferences, ResolvedMaster};
 use crate::error::{DeviceError, Error};
-use crate::intent::{Intent, Snapshot};
+use crate::intent::Snapshot;
 use crate::journal::{Journal, NodeLock, Taken, Written, takers, written};
 use crate::kernel::{Kernel, Side};
 use crate::select::{Candidate, Loads, candidates, choose};
@@ -120,10 +120,7 @@ pub(crate) fn restore_for(
     tracing::info!(link = was.name, attachment = %owner.attachment, "restoring a link that returned from a dead pod");
     restore_returned(kernel, &link, &was, &written(state)?)?;
     // DEL or GC releases its addresses. The link belongs to the host again.
-    entry.reduce(Intent {
-        device: None,
-        ..intent
-    })
+    entry.reduce(intent.without_device())
 }
 
 /// Restores a link that is on the host again: the GUIDs of its function, and its state. `others` are the attachments of

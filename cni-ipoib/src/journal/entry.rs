@@ -115,12 +115,16 @@ impl Entry {
     /// Replaces the intent by a part of it. The previous line is valid until the new one is complete. A complete
     /// attachment stays complete.
     pub fn reduce(&mut self, part: Intent) -> Result<(), Error> {
-        // A killed call may have left a part of a line.
-        self.write("\n")?;
-        self.amend(part)?;
-        if self.done {
-            self.finish()?;
-        }
+        // A killed call may have left a part of a line. One write: an attachment without its second line counts as interrupted.
+        let done = if self.done {
+            format!("{DONE}\n")
+        } else {
+            String::new()
+        };
+        let lines = format!("\n{}{done}", self.line_of(&part)?);
+        self.markers.set(&part)?;
+        self.write(&lines)?;
+        self.intent = Some(part);
         self.markers.unset_others(self.intent.as_ref())
     }
 

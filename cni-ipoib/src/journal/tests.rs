@@ -46,6 +46,7 @@ pub(super) fn intent() -> Intent {
         device_info: None,
         rdma: None,
         device: None,
+        restored: false,
         ipvlan: None,
         macvlan: None,
         made: Vec::new(),

@@ -40,6 +40,7 @@ impl Pod {
             device_info: None,
             rdma: None,
             device: None,
+            restored: false,
             ipvlan: None,
             macvlan: None,
             made: Vec::new(),

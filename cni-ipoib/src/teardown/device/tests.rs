@@ -475,6 +475,23 @@ fn a_repeated_del_leaves_a_link_that_it_has_restored_unchanged() {
     }
 }
 
+/// The link is the host's, so another pod may have it before the DEL is repeated.
+#[test]
+fn another_pod_gets_a_restored_link_before_its_del_is_repeated() {
+    let fixture = fixture(WAYS[0]);
+    let before = host(&fixture);
+    add(&fixture, "ib0").unwrap();
+    fixture.ipam.fail(true);
+    fixture.del("c1").unwrap_err();
+    fixture.ipam.fail(false);
+    let keys = json!({"mode": "device", "master": "ib0"});
+    fixture.add_with("c2", &keys).unwrap();
+    fixture.del("c1").unwrap();
+    fixture.del("c2").unwrap();
+    assert_eq!(host(&fixture), before);
+    assert_eq!(fixture.written_down(), [""; 0]);
+}
+
 #[test]
 fn del_does_not_end_before_the_link_is_back() {
     let fixture = fixture(WAYS[0]);

@@ -100,6 +100,9 @@ impl PoolFileWriter {
             .agent
             .stores
             .edit(&self.context.pool, move |_, before| {
+                if !open && before.is_none() {
+                    return Ok(None);
+                }
                 let mut file = base;
                 if let Some(before) = before {
                     file.blocks = before.blocks;
@@ -107,9 +110,6 @@ impl PoolFileWriter {
                         file.boot_id = before.boot_id;
                         file.quarantine_seconds = file.quarantine_seconds.min(before.quarantine_seconds);
                     }
-                }
-                if !open && file.blocks.is_empty() {
-                    return Ok(None);
                 }
                 Ok(Some(file))
             })

@@ -152,7 +152,8 @@ impl PoolReconciler {
         refused.map_or(Ok(()), Err)
     }
 
-    /// Deletes what this node has left in a pool that the API server does not have: an ADD may have died after its object was made.
+    /// Deletes what this node has left in a pool that is not accepted, or that the API server does not have any more: an ADD may
+    /// have died after its object was made.
     async fn collect_lost(&mut self, target: &Target, asked: Duration) -> Result<(), ReconcileError> {
         // Without a directory, no ADD of this node has requested an address of the pool.
         if self.context.agent.stores.pools().contains(&self.context.pool) {

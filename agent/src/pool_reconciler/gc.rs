@@ -59,7 +59,7 @@ impl Observed {
             || !is_recent(self.listed, interval * IDLE_INTERVALS)
     }
 
-    /// The same for a pool that the API server does not have. No agent creates objects of it, so they are not listed regularly.
+    /// The same for a pool that is not accepted, or that the API server does not have any more. No agent creates objects of it, so they are not listed regularly.
     fn must_list_lost(&self, me: &NodeIdentity, interval: Duration, last_write: Option<Instant>) -> bool {
         self.collected_as.as_ref() != Some(me) || self.has_suspects(interval, last_write)
     }
@@ -152,6 +152,7 @@ impl GarbageCollector {
                 None => self.observed.must_list_lost(&me, interval, last_write),
             };
             if must_list {
+                self.observed.collected_as = None;
                 self.compare_addresses(target, publisher, me, proven).await?;
             }
         }

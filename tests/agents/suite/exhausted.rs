@@ -78,9 +78,7 @@ async fn a_pod_gets_both_addresses_if_a_node_may_have_one_block_of_each_family()
     let one = Attachment::of("one");
     node.add_soon("dual", &one).await;
     assert_eq!(node.add("dual", &one).len(), 2);
-    for i in 0..2 {
-        node.call("ADD", "dual", &Attachment::of(&format!("p{i}")));
-    }
+    node.add_soon("dual", &Attachment::of("two")).await;
     node.refused(
         "dual",
         &Attachment::of("more"),

@@ -503,7 +503,7 @@ async fn an_address_object_without_a_lease_is_deleted_though_its_pool_is_lost() 
             std::fs::remove_file(node.data().join("pools/rail0/pool.json")).unwrap();
         }
         lose_pool(&site).await;
-        assert_eq!(site.addresses().await.len(), 1);
+        assert!(!site.addresses().await.is_empty());
         node.start();
         until("the object is deleted", async || {
             site.addresses().await.is_empty()

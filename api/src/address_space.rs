@@ -35,8 +35,8 @@ pub struct AddressSpaceSpec {
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
     )]
     pub pools: Vec<PoolEntry>,
-    /// A machine may still use an address of a block that the controller freed. Another pool may have that address now, or later.
-    /// So each pool that is listed requests probes.
+    /// Whether a node probes each address of a block that it claims, before the first use. A machine may still use an address of a
+    /// block that the controller has freed, and another pool may have that address now or later.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub probe: bool,
 }

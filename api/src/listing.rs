@@ -192,8 +192,8 @@ impl AddressSpaceSpec {
         self.probe || self.pools.iter().any(|listed| listed.probe)
     }
 
-    /// Requests probes. An earlier agent reads the entry of its pool only.
-    pub fn request_probes(&mut self) {
+    /// Makes nodes probe. An earlier agent reads the entry of its pool only.
+    pub fn enable_probes(&mut self) {
         self.probe = true;
         for listed in &mut self.pools {
             listed.probe = true;

@@ -213,7 +213,7 @@ fn evidence_of_object(
         return Ok(format!("pod {name} does not exist"));
     }
     Err(CommandError(format!(
-        "{ip} of pool {} was allocated on node {}, which exists, and only that node sees whether a container still uses it; the agent of the node frees the address within minutes, or when the cooldown of the pool is over; or run this command on the node; if you mean a lease of another pool on this machine, choose that pool with --pool",
+        "{ip} of pool {} was allocated on node {}, which exists; only that node sees whether a container still uses it. Wait: the agent of the node frees the address within minutes or after the cooldown of the pool. Or run this command on the node. For a lease of another pool on this machine, use --pool",
         spec.pool, node.node
     )))
 }

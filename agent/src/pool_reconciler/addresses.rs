@@ -248,7 +248,7 @@ impl Addresses {
         if !ours {
             let other = &block.spec.pool;
             return Ok(Some(format!(
-                "{ip} of pool {} lies in {cidr} of pool {other}, which node {node} gives to pods of pool {other}; request an address that pool {other} does not have, or remove the common addresses from the ranges of pool {other}: node {node} returns the block when its pods have ended",
+                "{ip} of pool {} lies in block {cidr} of pool {other}, whose pods alone get its addresses until the block is deleted (last owner: node {node}); request an address that pool {other} does not have, or remove the common addresses from the ranges of pool {other}",
                 self.context.pool
             )));
         }

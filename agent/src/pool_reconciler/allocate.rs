@@ -300,7 +300,7 @@ impl PoolReconciler {
         Error::new(
             Code::EXHAUSTED,
             format!(
-                "pool {}: {ip} lies in a block that this node would have to claim, and it has as many as spec.maxBlocksPerNode allows ({}); list {ip} in spec.reserved, or raise maxBlocksPerNode",
+                "pool {}: {ip} lies in a block that this node would have to claim, and it has as many of this family as spec.maxBlocksPerNode allows ({}); list {ip} in spec.reserved, or raise maxBlocksPerNode",
                 self.context.pool, accepted.spec.max_blocks_per_node
             ),
         )

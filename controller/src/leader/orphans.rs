@@ -138,7 +138,7 @@ impl OrphanCollector {
         Ok(enabled?)
     }
 
-    /// Enables probes for the pools of blocks that are orphaned. An agent orphans the blocks of earlier registrations of
+    /// Enables probes in the address spaces of blocks that are orphaned. An agent orphans the blocks of earlier registrations of
     /// its node, and deletes them after the quarantine.
     async fn enable_probes_of_orphaned(&self, inputs: &Inputs) -> Result<(), ApiError> {
         let blocks = inputs.caches.blocks.state();

@@ -42,7 +42,7 @@ pub(super) async fn enable_probes(
             continue;
         }
         let mut wanted = AddressSpace::clone(space);
-        wanted.spec.request_probes();
+        wanted.spec.enable_probes();
         if wanted != **space && context.api.replace(&wanted).await? == WriteResult::Conflict {
             let listed = space.spec.pools.iter().map(|listed| &listed.name);
             waiting.extend(listed.filter(|name| pools.contains(name.as_str())).cloned());

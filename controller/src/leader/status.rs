@@ -419,7 +419,7 @@ fn deletion_message(pool: &str, blocks: &[Arc<IpBlock>], objects: usize) -> Stri
         .map(|block| block.spec.owner.node.as_str())
         .collect();
     format!(
-        "being deleted; the pool is removed once no pod has an address of it: {used} addresses are in use in {} blocks (nodes: {}), {objects} are IPAddress objects; `rdmanet addresses --pool {pool}` names the pods",
+        "being deleted; the pool is removed once no pod has an address of it and each address has rested (spec.cooldownSeconds): {used} addresses are in use in {} blocks (nodes: {}), {objects} are IPAddress objects; `rdmanet addresses --pool {pool}` names the pods",
         blocks.len(),
         first_names(&nodes)
     )

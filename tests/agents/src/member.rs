@@ -50,7 +50,7 @@ fn error_of(answer: &Answer) -> Value {
 }
 
 /// Whether the time of an ADD with this error was too short.
-fn is_out_of_time(error: &Value) -> bool {
+pub fn is_out_of_time(error: &Value) -> bool {
     let message = error["msg"].as_str().unwrap();
     OUT_OF_TIME.iter().any(|(piece, _)| message.contains(piece))
 }

@@ -9,7 +9,7 @@ use api::requests::WriteResult;
 use common::cni::{Code, Error};
 use ipam::range::Family;
 use k8s_openapi::jiff::Timestamp;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 /// How long a request stands before it is written again.
@@ -21,7 +21,7 @@ pub(super) struct Sharing {
     /// The version of the pool that contains this node's last request, and when it was written.
     requested: Option<(u64, Instant)>,
     /// When this process first saw each open request. The time in a request is that of another machine's clock.
-    seen: HashMap<Family, HashMap<(String, Timestamp), Instant>>,
+    seen: HashMap<(Family, String, Timestamp), Instant>,
 }
 
 impl Sharing {
@@ -65,19 +65,18 @@ impl Sharing {
         // The watch may not have reported this node's own request yet.
         let news =
             |(version, at): (u64, Instant)| version > version_number(&*pool) && at.elapsed() < REQUEST_STANDS;
-        let is_news = self.requested.is_some_and(news);
-        let before = self.seen.remove(&family).unwrap_or_default();
         let open = pool.status.iter().flat_map(|status| status.shortages(family));
-        let seen: HashMap<_, _> = open
-            .map(|(node, since)| {
-                let request = (node.to_owned(), since.0);
-                let at = before.get(&request).copied();
-                (request, at.unwrap_or_else(Instant::now))
-            })
+        let open: HashSet<_> = open
+            .map(|(node, since)| (family, node.to_owned(), since.0))
             .collect();
-        let is_recent = seen.values().any(|at| at.elapsed() < REQUEST_STANDS);
-        self.seen.insert(family, seen);
-        is_recent || is_news
+        self.seen
+            .retain(|request, _| request.0 != family || open.contains(request));
+        for request in open {
+            self.seen.entry(request).or_insert_with(Instant::now);
+        }
+        let is_recent =
+            |(request, at): (&(Family, _, _), &Instant)| request.0 == family && at.elapsed() < REQUEST_STANDS;
+        self.seen.iter().any(is_recent) || self.requested.is_some_and(news)
     }
 
     /// Whether other nodes may have addresses to share when every block has an owner. The pool's counters do not help: they may

@@ -108,23 +108,18 @@ fn require_identity(host: &Host, facts: &Facts) -> Result<(), Error> {
     if link.layer != LinkLayer::Ethernet || link.perm_address.is_some() {
         return Ok(());
     }
-    if link.device.is_some() {
-        return match facts.beside.first() {
-            None => Ok(()),
-            Some(other) => kept(
-                host,
-                format!(
-                    "it has no permanent address, and {other} is on the same device, so DEL could not recognize it once it has another address"
-                ),
-                SET_MAC,
-            ),
-        };
-    }
-    kept(
-        host,
-        "it has no permanent address, and this kernel does not report its device, so DEL could not recognize it once it has another address".to_owned(),
-        format!("use Linux 5.14 or newer, or {SET_MAC}"),
-    )
+    let (doubt, remedy) = match (&link.device, facts.beside.first()) {
+        (Some(_), None) => return Ok(()),
+        (Some(_), Some(other)) => (format!("{other} is on the same device"), SET_MAC.to_owned()),
+        (None, _) => (
+            "this kernel does not report its device".to_owned(),
+            format!("use Linux 5.14 or newer, or {SET_MAC}"),
+        ),
+    };
+    let why = format!(
+        "it has no permanent address, and {doubt}, so DEL could not recognize it once it has another address"
+    );
+    kept(host, why, remedy)
 }
 
 fn require_guid(config: &Config, host: &Host, facts: &Facts) -> Result<(), Error> {

@@ -4,75 +4,27 @@
 //! Invariant: nothing is freed because of a single observation, a wall clock, or a missing answer. Each release is logged with
 //! its evidence.
 
+mod observed;
 mod sandboxes;
 
 use super::addresses::{Addresses, is_for};
 use super::context::{AddressUse, PoolContext, Target};
 use super::publish::{Publisher, without_lease};
 use crate::liveness::{Conclusion, Namespace, PodState, conclude, final_phase};
-use crate::suspects::Suspects;
 use api::accepted_pool::AcceptedPool;
 use api::block_layout::address_name;
 use api::convert::owner;
-use api::deadline::BACKGROUND_LIMIT;
 use api::requests::{ReconcileError, Requests, WriteResult};
 use api::{AddressState, IpAddress};
 use block::owner::NodeIdentity;
-use common::cni::Attachment;
 use ipam::agent::LIMIT;
 use ipam::clock::{Clock, KernelClock};
-use ipam::store::{Fate, NetnsFile, Released, StoredLease};
+use ipam::store::{Fate, Released, StoredLease};
 use kube::ResourceExt;
+use observed::{Observed, Suspect};
 use sandboxes::{Newer, Sandboxes};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
-
-/// A lease with the network namespace that was inspected. If a repeated ADD moves the lease to another namespace, the suspicion
-/// about the old one does not apply to it.
-type Suspect = (Attachment, u64, Option<NetnsFile>);
-
-/// What earlier rounds have observed.
-#[derive(Default)]
-pub(super) struct Observed {
-    leases: Suspects<Suspect>,
-    /// Address objects without a lease, by name and resource version.
-    addresses: Suspects<String>,
-    /// Leases whose namespace exists although their pod has a newer sandbox.
-    lost: Suspects<Suspect>,
-    looked: Option<Instant>,
-    /// When this node's addresses were last listed.
-    listed: Option<Instant>,
-    /// The registration of this node when all address objects of its leases were last found correct.
-    kept_as: Option<NodeIdentity>,
-    /// The registration of this node when its address objects were last listed and no leased one had to be changed.
-    collected_as: Option<NodeIdentity>,
-}
-
-impl Observed {
-    /// Whether there may be address objects without a lease, or objects that the controller orphaned. Only this agent creates
-    /// them. So in a large cluster an agent that creates none does not list them every few seconds. What was written before this
-    /// process started, or by another process, is found later.
-    fn must_list(&self, me: &NodeIdentity, interval: Duration, last_write: Option<Instant>) -> bool {
-        let doubted = matches!(me, NodeIdentity::Gone(_)) || self.kept_as.as_ref() != Some(me);
-        doubted
-            || self.has_suspects(interval, last_write)
-            || !is_recent(self.listed, interval * IDLE_INTERVALS)
-    }
-
-    /// The same for a pool that is not accepted, or that the API server does not have any more. No agent creates objects of it, so they are not listed regularly.
-    fn must_list_lost(&self, me: &NodeIdentity, interval: Duration, last_write: Option<Instant>) -> bool {
-        self.collected_as.as_ref() != Some(me) || self.has_suspects(interval, last_write)
-    }
-
-    /// Whether an object looks unused, or was written so lately that it may begin to look so.
-    fn has_suspects(&self, interval: Duration, last_write: Option<Instant>) -> bool {
-        !self.addresses.is_empty() || is_recent(last_write, BACKGROUND_LIMIT + interval * 4)
-    }
-}
-
-fn is_recent(at: Option<Instant>, within: Duration) -> bool {
-    at.is_some_and(|at| at.elapsed() < within)
-}
 
 /// What became of the network namespace of a lease; `None` if the lease names none.
 async fn fate(stored: &StoredLease) -> Option<Fate> {
@@ -103,9 +55,6 @@ fn is_of(pool: &str, address: &IpAddress, released: &Released) -> bool {
             })
         })
 }
-
-/// Without any suspicion, addresses are listed once in this many times [`crate::config::Config::observation_interval`].
-const IDLE_INTERVALS: u32 = 20;
 
 /// Frees leases whose pods are gone, and address objects that no lease has.
 pub(super) struct GarbageCollector {

@@ -136,6 +136,16 @@ pub(super) async fn replace_file(context: &PoolContext, file: &PoolFile) {
 
 /// Makes a lease of `net1` of a container on `ip`. `is_object`: the address was allocated as an object of the cluster.
 pub(super) fn commit_lease(store: &Store<'_>, container: &str, ip: &str, is_object: bool) {
+    commit_lease_of(store, container, Sandbox::default(), (ip, is_object));
+}
+
+/// As [`commit_lease`], for the interface of a pod.
+pub(super) fn commit_lease_of(
+    store: &Store<'_>,
+    container: &str,
+    sandbox: Sandbox,
+    (ip, is_object): (&str, bool),
+) {
     let ip: IpAddr = ip.parse().unwrap();
     let result = CniResult {
         ips: vec![IpConfig {
@@ -151,7 +161,7 @@ pub(super) fn commit_lease(store: &Store<'_>, container: &str, ip: &str, is_obje
         ifname: "net1".to_owned().try_into().unwrap(),
     };
     let locked = store.enter().unwrap();
-    let draft = locked.draft(&owner, Sandbox::default(), result).unwrap();
+    let draft = locked.draft(&owner, sandbox, result).unwrap();
     let api = if is_object { vec![ip] } else { Vec::new() };
     locked.commit(&Lease { api, ..draft }).unwrap();
 }

@@ -2,13 +2,15 @@
 //! The times at which a node lists its addresses, and the leases and objects that have ended.
 
 use super::super::testing::{
-    commit_lease, damage_lease, file_of_earlier_boot, observing_node, registered_node, replace_file,
+    commit_lease, commit_lease_of, damage_lease, file_of_earlier_boot, observing_node, registered_node,
+    replace_file,
 };
+use super::observed::IDLE_INTERVALS;
 use super::*;
 use api::http::Health;
 use api::testing::accepted_pool;
 use block::Owner;
-use common::cni::{Args, CniResult, ContainerId, IfName, IpConfig};
+use common::cni::{Args, Attachment, CniResult, ContainerId, IfName};
 use ipam::store::{Lease, RequestId, Sandbox, Store};
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -454,24 +456,8 @@ async fn lists_while_an_address_rests(pod: &'static str, sticky: &str) -> usize 
     let prepared = context.agent.stores.with(&context.pool, move |store| {
         let args = format!("K8S_POD_NAMESPACE=default;K8S_POD_NAME={pod}");
         let sandbox = Sandbox::of(&Args::parse(&args).unwrap(), Path::new("/proc/self/ns/net"));
-        let owner = lease(None, "c1", "net1", 1).lease.owner;
-        let ip: IpAddr = LEASED_AGAIN.parse().unwrap();
-        let result = CniResult {
-            ips: vec![IpConfig {
-                address: ip.into(),
-                gateway: None,
-                interface: None,
-                probe: false,
-            }],
-            ..CniResult::default()
-        };
-        let locked = store.enter()?;
-        let draft = locked.draft(&owner, sandbox, result)?;
-        locked.commit(&Lease {
-            api: vec![ip],
-            ..draft
-        })?;
-        locked.release(&owner)
+        commit_lease_of(store, "c1", sandbox, (LEASED_AGAIN, true));
+        store.enter()?.release(&lease(None, "c1", "net1", 1).lease.owner)
     });
     prepared.await.unwrap().unwrap();
     let mut addresses = Addresses::new(context.clone());

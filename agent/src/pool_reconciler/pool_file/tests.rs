@@ -85,14 +85,20 @@ async fn a_rejected_block_of_a_rebooted_node_is_closed_and_delays_no_other_block
     assert_eq!(file.boot_id, KernelClock.boot_id().unwrap());
 }
 
+/// A node that has no part of the pool any more, with the file of the pool and without blocks.
+async fn deselected_node() -> (PoolContext, Target, TempDir) {
+    let (context, mut target, dir) = node(404).await;
+    target.open = false;
+    let mut file = of_earlier_boot(&context);
+    file.blocks.clear();
+    replace_file(&context, &file).await;
+    (context, target, dir)
+}
+
 #[tokio::test]
 async fn a_pool_file_without_blocks_stays_while_the_node_has_a_lease_that_cannot_be_read() {
     for has_lease in [false, true] {
-        let (context, mut target, dir) = node(404).await;
-        target.open = false;
-        let mut file = of_earlier_boot(&context);
-        file.blocks.clear();
-        replace_file(&context, &file).await;
+        let (context, target, dir) = deselected_node().await;
         if has_lease {
             damage_lease(&context, &dir, "10.1.0.3").await;
         }
@@ -105,11 +111,7 @@ async fn a_pool_file_without_blocks_stays_while_the_node_has_a_lease_that_cannot
 /// No ADD has begun the store of this boot.
 #[tokio::test]
 async fn a_pool_file_without_blocks_is_removed_after_a_reboot() {
-    let (context, mut target, dir) = node(404).await;
-    target.open = false;
-    let mut file = of_earlier_boot(&context);
-    file.blocks.clear();
-    replace_file(&context, &file).await;
+    let (context, target, dir) = deselected_node().await;
     std::fs::remove_dir_all(boot_directory(&dir)).unwrap();
     let mut writer = PoolFileWriter::new(context.clone());
     writer.remove_file(&target).await.unwrap();
@@ -120,11 +122,7 @@ async fn a_pool_file_without_blocks_is_removed_after_a_reboot() {
 /// The cooldown of the address is in the file.
 #[tokio::test]
 async fn a_pool_file_stays_while_an_address_of_the_pool_rests() {
-    let (context, mut target, _dir) = node(404).await;
-    target.open = false;
-    let mut file = of_earlier_boot(&context);
-    file.blocks.clear();
-    replace_file(&context, &file).await;
+    let (context, target, _dir) = deselected_node().await;
     let stores = &context.agent.stores;
     let released = stores.with(&context.pool, |store| {
         commit_lease(store, "c1", "10.1.0.3", true);

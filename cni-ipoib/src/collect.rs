@@ -166,9 +166,8 @@ fn keep_address(mut entry: Entry, intent: Intent) -> Result<(), Error> {
     entry.reduce(Intent {
         device_info: None,
         rdma: None,
-        device: None,
         made: Vec::new(),
-        ..intent
+        ..intent.without_device()
     })
 }
 

@@ -164,6 +164,17 @@ fn a_whole_link_of_a_dead_pod_is_restored() {
     }
 }
 
+/// The DEL that releases the address awaits no child of that link.
+#[test]
+fn the_entry_of_a_restored_link_records_that_it_is_restored() {
+    let fixture = device_fixture(WAYS[0]);
+    add_device(&fixture, "ib0").unwrap();
+    fixture.amend_intent("c1", |intent| intent.pod = Some(pod()));
+    die(&fixture, "c1");
+    assert_eq!(ask(&fixture, ALL, &dead(&fixture)), Reply::Collected);
+    fixture.amend_intent("c1", |intent| assert!(intent.restored));
+}
+
 #[test]
 fn a_link_with_sysctls_waits_for_the_runtime_where_the_collector_cannot_write_them() {
     let fixture = with_device("ens1");

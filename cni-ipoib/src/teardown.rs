@@ -81,7 +81,7 @@ pub(crate) fn take_down(
     let links = remove_link(caller, target)?;
     // The kernel recreates an IPoIB link whose RDMA device returns. Then the link needs its state again.
     if rdma.is_ok() {
-        entry.into_iter().for_each(disown);
+        entry.into_iter().for_each(record_restored);
     }
     let intent = target.intent.as_ref();
     if let Some(file) = intent.and_then(|intent| intent.device_info.as_deref())
@@ -107,9 +107,9 @@ pub(crate) fn take_down(
     Ok(links)
 }
 
-/// Ends the ownership of a whole link that is restored. If a later step fails, the call is repeated, and the node may have
+/// Records that the whole link is the host's again. If a later step fails, the call is repeated, and the node may have
 /// changed its link by then. A full disk must not keep a container from being removed.
-fn disown(entry: &mut Entry) {
+fn record_restored(entry: &mut Entry) {
     let Some(intent) = entry.intent.clone().filter(|intent| intent.device.is_some()) else {
         return;
     };

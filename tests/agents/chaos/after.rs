@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The checks after the last fault: the cluster must reach this state.
 
+use crate::World;
 use crate::machine::Machine;
-use crate::{POOL, World};
+use crate::pool::Pool;
 use api::IpBlock;
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 /// The time limit for the cluster to settle: many quarantines, so that only a leak or a hang reaches it.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Ends every pod, waits until no lease or address of a pod remains, and then allocates every address of the pool.
+/// Ends every pod, waits until no lease or address of a pod remains, and then allocates every address of the pools.
 pub(crate) async fn check(world: &World, machines: &mut [Machine], addresses: usize, seed: u64) {
     for machine in machines.iter_mut() {
         machine.end_faults();
@@ -45,8 +46,11 @@ pub(crate) async fn check(world: &World, machines: &mut [Machine], addresses: us
 async fn leftovers(admin: &Client, machines: &[Machine]) -> Vec<String> {
     let mut left = Vec::new();
     let mut filed: BTreeMap<String, (String, u64)> = BTreeMap::new();
-    for machine in machines {
-        let pool = machine.data().join("pools").join(POOL);
+    for (machine, pool) in machines
+        .iter()
+        .flat_map(|machine| Pool::ALL.map(|pool| (machine, pool)))
+    {
+        let pool = machine.data().join("pools").join(pool.name());
         left.extend(leases(&pool).map(|lease| format!("{}: lease {lease}", machine.name)));
         let text = std::fs::read_to_string(pool.join("pool.json")).unwrap_or_default();
         let file: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
@@ -106,9 +110,11 @@ fn leases(pool: &std::path::Path) -> impl Iterator<Item = String> {
 async fn exhaust(world: &World, machines: &mut [Machine], addresses: usize, seed: u64) {
     let deadline = Instant::now() + TIMEOUT;
     while world.ledger.len() < addresses {
-        let filling = machines
-            .iter_mut()
-            .map(|machine| async { while Instant::now() < deadline && machine.try_begin().await {} });
+        let filling = machines.iter_mut().map(|machine| async {
+            for pool in Pool::ALL {
+                while Instant::now() < deadline && machine.try_begin(pool).await {}
+            }
+        });
         futures::future::join_all(filling).await;
         assert!(
             Instant::now() < deadline || world.ledger.len() == addresses,
@@ -116,5 +122,5 @@ async fn exhaust(world: &World, machines: &mut [Machine], addresses: usize, seed
             world.ledger.len()
         );
     }
-    println!("chaos: all {addresses} addresses of the pool can be had");
+    println!("chaos: all {addresses} addresses of the pools can be allocated");
 }

@@ -4,7 +4,8 @@
 mod plugin;
 
 use crate::World;
-use crate::replicas::REPLICAS;
+use crate::pool::{COOLDOWN, Pool};
+use crate::replicas::{REPLICAS, pool_of};
 use crate::tally::Tally;
 use agents::program;
 use apiserver::objects::{self, try_create};
@@ -12,7 +13,7 @@ use apiserver::{Fault, Identity, Proxy};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams};
 use kube::{Client, ResourceExt};
-use plugin::Answer;
+use plugin::{Answer, Given};
 use serde_json::json;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,9 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 use tests::Daemon;
+
+/// The UID of a pod without an object.
+const NO_UID: &str = "00000000-0000-0000-0000-000000000000";
 
 /// The highest number of pods on a machine.
 const PODS: usize = 50;
@@ -29,7 +33,10 @@ pub(crate) struct Living {
     pub(crate) container: String,
     pub(crate) pod: String,
     pub(crate) uid: String,
-    pub(crate) address: Option<IpAddr>,
+    pub(crate) pool: Pool,
+    pub(crate) addresses: Vec<IpAddr>,
+    /// Whether the pod's main plugin probes addresses.
+    pub(crate) probes: bool,
     /// The replica's ordinal, if the pod belongs to the `StatefulSet`.
     pub(crate) ordinal: Option<usize>,
     /// Whether the API server has an object of the pod.
@@ -146,23 +153,39 @@ impl Machine {
                 );
                 self.tally.refused += 1;
             }
-            Answer::Done(ip) => {
-                let ip = ip.expect("ADD returns an address");
-                self.world.ledger.given(ip, &living.container);
-                if let Some(ordinal) = living.ordinal {
-                    self.world.replicas.given(ordinal, ip);
-                    self.tally.kept += 1;
-                }
-                living.address = Some(ip);
-                self.tally.adds += 1;
-            }
+            Answer::Done(given) => self.record(&mut living, &given),
         }
         // A DEL follows a refused or killed ADD too, as with real runtimes.
         self.pods.push(living);
     }
 
+    /// Records the addresses of an ADD. An address of another pod fails the run, and so does one that has not rested
+    /// and is not to be probed. A replica's own address need not rest.
+    fn record(&mut self, living: &mut Living, given: &[Given]) {
+        living.addresses.extend(given.iter().map(|address| address.ip));
+        let mut returned = false;
+        if let Some(ordinal) = living.ordinal {
+            returned = self.world.replicas.given(ordinal, &living.addresses);
+            self.tally.kept += 1;
+        }
+        for address in given {
+            let rested = self.world.ledger.rested(address.ip);
+            assert!(
+                address.probe || returned || rested.is_none_or(|rested| rested >= COOLDOWN),
+                "{}: {} of {} was released {rested:?} ago and is not to be probed",
+                self.name,
+                address.ip,
+                living.container
+            );
+            self.world.ledger.given(address.ip, &living.container);
+            self.tally.probed += u64::from(address.probe);
+        }
+        self.tally.adds += 1;
+    }
+
     /// A new container of a new pod. One pod of four has an object: while the API server is away, a kubelet starts
-    /// sandboxes of pods that it knows. One of eight is a replica, which gets its address only with an object.
+    /// sandboxes of pods that it knows. One of eight is a replica, which gets its address only with an object. One of
+    /// eight of the others gets an address that is an object.
     async fn new_pod(&mut self) -> Option<Living> {
         self.counter += 1;
         let container = format!("{}-{}", self.name, self.counter);
@@ -185,12 +208,16 @@ impl Machine {
             return None;
         }
         std::fs::write(self.netns(&container), "").unwrap();
+        let alone = self.random.u32(0..8) == 0;
+        let other = if alone { Pool::PerAddress } else { Pool::Blocks };
         Some(Living {
             container,
             pod,
             object: uid.is_some(),
-            uid: uid.unwrap_or_else(|| "00000000-0000-0000-0000-000000000000".to_owned()),
-            address: None,
+            uid: uid.unwrap_or_else(|| NO_UID.to_owned()),
+            pool: ordinal.map_or(other, pool_of),
+            addresses: Vec::new(),
+            probes: self.random.bool(),
             ordinal,
         })
     }
@@ -217,9 +244,7 @@ impl Machine {
 
     /// Ends a pod regularly.
     pub(crate) async fn end_pod(&mut self, living: &Living) {
-        if let Some(address) = living.address {
-            self.world.ledger.ended(address);
-        }
+        self.world.ledger.ended(&living.addresses);
         if self.random.u32(0..40) == 0 {
             let after = Duration::from_micros(self.random.u64(0..10_000));
             self.call("DEL", living, Some(after)).await;
@@ -240,9 +265,7 @@ impl Machine {
     /// Ends a pod without DEL.
     async fn end_without_del(&mut self, living: Living) {
         std::fs::remove_file(self.netns(&living.container)).unwrap();
-        if let Some(address) = living.address {
-            self.world.ledger.ended(address);
-        }
+        self.world.ledger.ended(&living.addresses);
         self.tally.forgotten += 1;
         self.delete_object(&living).await;
     }
@@ -321,9 +344,7 @@ impl Machine {
         self.agent.kill();
         self.tally.deaths += 1;
         for living in std::mem::take(&mut self.pods) {
-            if let Some(address) = living.address {
-                self.world.ledger.ended(address);
-            }
+            self.world.ledger.ended_with_node(&living.addresses);
             let _ = std::fs::remove_file(self.netns(&living.container));
             self.delete_object(&living).await;
         }
@@ -377,23 +398,25 @@ impl Machine {
         }
     }
 
-    /// Calls ADD for a pod without a reservation. It must succeed.
-    pub(crate) async fn try_begin(&mut self) -> bool {
+    /// Calls ADD for a new pod without an object. Returns false if it fails.
+    pub(crate) async fn try_begin(&mut self, pool: Pool) -> bool {
         self.counter += 1;
         let container = format!("{}-{}", self.name, self.counter);
         std::fs::write(self.netns(&container), "").unwrap();
-        let living = Living {
+        let mut living = Living {
             pod: format!("{container}-pod"),
             container,
-            uid: "00000000-0000-0000-0000-000000000000".to_owned(),
-            address: None,
+            uid: NO_UID.to_owned(),
+            pool,
+            addresses: Vec::new(),
+            probes: false,
             ordinal: None,
             object: false,
         };
-        let Answer::Done(Some(ip)) = self.call("ADD", &living, None).await else {
+        let Answer::Done(given) = self.call("ADD", &living, None).await else {
             return false;
         };
-        self.world.ledger.given(ip, &living.container);
+        self.record(&mut living, &given);
         true
     }
 }

@@ -8,7 +8,7 @@
 //!     RDMANET_CHAOS_OPERATIONS=100000 RDMANET_CHAOS_MACHINES=24 make chaos
 //!
 //! `RDMANET_CHAOS_SEED` repeats the choices of a run (but not the scheduler's), `RDMANET_CHAOS_MACHINES` sets
-//! the number of machines. The pool is small, so that blocks are transferred and shared.
+//! the number of machines.
 
 #![allow(
     clippy::unwrap_used,
@@ -22,33 +22,19 @@
 
 mod after;
 mod machine;
+mod pool;
 mod replicas;
 mod tally;
 mod trouble;
 
 use agents::{Ledger, Site};
-use apiserver::{Server, objects};
-use kube::Api;
+use apiserver::Server;
 use machine::Machine;
+use pool::Pool;
 use replicas::Replicas;
-use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
-
-/// The pool of all machines. It has few blocks, so that they are transferred.
-const POOL: &str = "chaos";
-const RESERVED: &str = "10.77.0.16/28";
-
-/// The addresses for each six machines: slightly fewer than they request at most.
-fn prefix(machines: u64) -> u32 {
-    24 - machines.div_ceil(6).next_power_of_two().ilog2()
-}
-
-/// The addresses that pods can get: those of the subnet without its edges and the reserved ones.
-fn addresses(prefix: u32) -> usize {
-    (1 << (32 - prefix)) - 2 - 16
-}
 
 /// The quarantine of the blocks of a gone node.
 const QUARANTINE: &str = "5s";
@@ -102,8 +88,11 @@ async fn no_address_is_allocated_twice_or_leaked_under_chaos() {
         wanted,
         stopped: AtomicBool::new(false),
     });
-    let prefix = prefix(machines);
-    make_pool(&world, prefix).await;
+    let admin = world.server.admin().await;
+    for pool in Pool::ALL {
+        pool.create(&admin, machines).await;
+    }
+    let addresses = Pool::ALL.iter().map(|pool| pool.addresses(machines)).sum();
     let start = Instant::now();
     let mut random = fastrand::Rng::with_seed(seed);
     let mut running = Vec::new();
@@ -130,17 +119,5 @@ async fn no_address_is_allocated_twice_or_leaked_under_chaos() {
     let faults = tally.agents_killed + tally.cuts + tally.deaths;
     // There is a fault of a machine in about 60 operations. A run by hand may be too short for one.
     assert!(faults > 0 || wanted < 1000, "seed {seed}: no machine had a fault");
-    after::check(&world, &mut machines, addresses(prefix), seed).await;
-}
-
-async fn make_pool(world: &World, prefix: u32) {
-    let spec = json!({
-        "ranges": [{ "subnet": format!("10.77.0.0/{prefix}"), "gateway": "none" }],
-        "blockSize": { "v4": 8, "v6": 8 },
-        "cooldownSeconds": 1,
-        "reserved": [RESERVED],
-        "sticky": "StatefulSet",
-    });
-    let api: Api<api::IpPool> = Api::all(world.server.admin().await);
-    objects::create(&api, objects::pool(POOL, &spec)).await;
+    after::check(&world, &mut machines, addresses, seed).await;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The pods of a `StatefulSet`: each exists once at a time, on any machine, and keeps its address.
 
+use crate::pool::Pool;
 use apiserver::objects;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::api::{Api, Patch, PatchParams};
@@ -12,11 +13,16 @@ use std::sync::Mutex;
 /// The number of replicas.
 pub(crate) const REPLICAS: usize = 12;
 
+/// The pool of the replica with this ordinal.
+pub(crate) fn pool_of(ordinal: usize) -> Pool {
+    Pool::ALL[ordinal % Pool::ALL.len()]
+}
+
 /// A replica of a `StatefulSet`.
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 struct Replica {
     exists: bool,
-    address: Option<IpAddr>,
+    addresses: Vec<IpAddr>,
 }
 
 /// All replicas of the `StatefulSet`.
@@ -60,13 +66,19 @@ impl Replicas {
         self.all.lock().unwrap()[ordinal].exists = false;
     }
 
-    /// Records the replica's address. Fails if the replica had another address before.
-    pub(crate) fn given(&self, ordinal: usize, address: IpAddr) {
-        let first = *self.all.lock().unwrap()[ordinal].address.get_or_insert(address);
+    /// Records the replica's addresses. Returns whether the replica had them before. Fails if it had others.
+    pub(crate) fn given(&self, ordinal: usize, addresses: &[IpAddr]) -> bool {
+        let mut all = self.all.lock().unwrap();
+        let first = &mut all[ordinal].addresses;
+        if first.is_empty() {
+            first.extend(addresses);
+            return false;
+        }
         assert!(
-            first == address,
-            "LOST: db-{ordinal} had {first} and has {address} now"
+            *first == addresses,
+            "LOST: db-{ordinal} had {first:?} and has {addresses:?} now"
         );
+        true
     }
 
     /// Scales the `StatefulSet` to zero.

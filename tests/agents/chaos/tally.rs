@@ -7,6 +7,7 @@ pub(crate) struct Tally {
     pub(crate) adds: u64,
     pub(crate) refused: u64,
     pub(crate) kept: u64,
+    pub(crate) probed: u64,
     pub(crate) killed: u64,
     pub(crate) dels: u64,
     pub(crate) forgotten: u64,
@@ -24,6 +25,7 @@ impl std::ops::Add for Tally {
             adds: self.adds + o.adds,
             refused: self.refused + o.refused,
             kept: self.kept + o.kept,
+            probed: self.probed + o.probed,
             killed: self.killed + o.killed,
             dels: self.dels + o.dels,
             forgotten: self.forgotten + o.forgotten,
@@ -39,9 +41,10 @@ impl std::fmt::Display for Tally {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "{} addresses given, {} of them to replicas, {} ADDs refused, {} killed, {} DELs, {} forgotten; {} agents killed, {} machines cut off, {} dead, {} of them removed from the cluster",
+            "{} pods with addresses, {} of them replicas, {} addresses to probe, {} ADDs refused, {} killed, {} DELs, {} forgotten; {} agents killed, {} machines cut off, {} dead, {} of them removed from the cluster",
             self.adds,
             self.kept,
+            self.probed,
             self.refused,
             self.killed,
             self.dels,

@@ -4,11 +4,13 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
-/// The addresses of running pods.
+/// The addresses of running pods, and of pods that have ended.
 #[derive(Default)]
 pub struct Ledger {
     holders: Mutex<HashMap<IpAddr, String>>,
+    ended: Mutex<HashMap<IpAddr, Instant>>,
 }
 
 impl Ledger {
@@ -23,9 +25,25 @@ impl Ledger {
         }
     }
 
-    /// Records that the pod with `address` has ended. Call it before DEL.
-    pub fn ended(&self, address: IpAddr) {
-        self.holders.lock().unwrap().remove(&address);
+    /// Records that the pod with `addresses` has ended. Call it before DEL.
+    pub fn ended(&self, addresses: &[IpAddr]) {
+        for address in addresses {
+            self.holders.lock().unwrap().remove(address);
+            self.ended.lock().unwrap().insert(*address, Instant::now());
+        }
+    }
+
+    /// Records that the pod with `addresses` has ended because its node lost power: the addresses need not rest.
+    pub fn ended_with_node(&self, addresses: &[IpAddr]) {
+        for address in addresses {
+            self.holders.lock().unwrap().remove(address);
+            self.ended.lock().unwrap().remove(address);
+        }
+    }
+
+    /// The time since the last pod with `address` ended, unless it ended with its node.
+    pub fn rested(&self, address: IpAddr) -> Option<Duration> {
+        self.ended.lock().unwrap().get(&address).map(Instant::elapsed)
     }
 
     /// Whether no pod has an address.

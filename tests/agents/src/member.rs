@@ -92,6 +92,8 @@ pub struct Attachment {
     pub ips: Vec<String>,
     /// Whether the main plugin probes addresses.
     pub probes: bool,
+    /// Whether the main plugin states that its ADD failed or was killed.
+    pub unfinished: bool,
 }
 
 impl Attachment {
@@ -104,6 +106,7 @@ impl Attachment {
             netns: PathBuf::from("/proc/self/ns/net"),
             ips: Vec::new(),
             probes: false,
+            unfinished: false,
         }
     }
 
@@ -134,6 +137,9 @@ impl Attachment {
         });
         if self.probes {
             conf["rdmanet.io/probes"] = json!(true);
+        }
+        if self.unfinished {
+            conf["rdmanet.io/unfinished"] = json!(true);
         }
         if !self.ips.is_empty() {
             conf["args"] = json!({ "cni": { "ips": self.ips } });

@@ -6,7 +6,6 @@ use agents::{Attachment, Member, Site};
 use api::{AddressState, IpAddress};
 use apiserver::install::until;
 use serde_json::json;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Two nodes, a pool whose last sixteen addresses are sticky, and a `StatefulSet` of two.
@@ -44,12 +43,9 @@ async fn prepared_with(flags: &[&str]) -> (Site, [Member; 2]) {
 /// An interface of the pod with this ordinal, in its own sandbox.
 fn sandbox(ordinal: u32, uid: &str, container: &str) -> Attachment {
     Attachment {
-        container: container.to_owned(),
         pod: format!("default/db-{ordinal}"),
         uid: uid.to_owned(),
-        netns: PathBuf::from("/proc/self/ns/net"),
-        ips: Vec::new(),
-        probes: false,
+        ..Attachment::of(container)
     }
 }
 

@@ -106,7 +106,7 @@ impl Pods {
         pool: &str,
         (attachment, ip): (&Attachment, &str),
     ) {
-        self.ledger.ended(ip.parse().unwrap());
+        self.ledger.ended(&[ip.parse().unwrap()]);
         node.call_of(version, "DEL", pool, attachment).done();
     }
 }

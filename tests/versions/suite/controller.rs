@@ -11,7 +11,6 @@ use api::{AddressState, BlockState};
 use apiserver::install::{self, until};
 use serde_json::json;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use tests::Version::{Earlier, Today};
 
 /// A node with an agent of each version.
@@ -118,12 +117,9 @@ async fn nodes_of_two_versions_share_a_pool_to_its_last_address() {
 /// The pod of the `StatefulSet` `db`, in its own sandbox.
 fn sandbox(uid: &str, container: &str) -> Attachment {
     Attachment {
-        container: container.to_owned(),
         pod: "default/db-0".to_owned(),
         uid: uid.to_owned(),
-        netns: PathBuf::from("/proc/self/ns/net"),
-        ips: Vec::new(),
-        probes: false,
+        ..Attachment::of(container)
     }
 }
 

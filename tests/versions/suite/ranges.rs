@@ -61,7 +61,7 @@ impl Files {
     }
 
     fn del(&self, version: Version, pod: &str, ip: &str) {
-        self.ledger.ended(ip.parse().unwrap());
+        self.ledger.ended(&[ip.parse().unwrap()]);
         self.run(version, "DEL", pod).done();
     }
 
@@ -216,7 +216,7 @@ fn each_version_repairs_the_store_after_a_killed_call_of_the_other() {
             call.killed_after(std::time::Duration::from_micros(i * 50));
             let ip = files.add(then, &pod);
             let call = files.call(killed, "DEL", &pod, &json!({}));
-            files.ledger.ended(ip.parse().unwrap());
+            files.ledger.ended(&[ip.parse().unwrap()]);
             call.killed_after(std::time::Duration::from_micros(i * 50));
             files.run(then, "DEL", &pod).done();
         }

@@ -288,7 +288,7 @@ async fn each_plugin_repairs_the_leases_of_a_pool_after_a_killed_call_of_the_oth
                 node.prepared(killed, "ADD", pool, &attachment)
                     .killed_after(moment);
                 let ip = pods.add(then, &node, pool, &attachment).await;
-                pods.ledger.ended(ip.parse().unwrap());
+                pods.ledger.ended(&[ip.parse().unwrap()]);
                 node.prepared(killed, "DEL", pool, &attachment)
                     .killed_after(moment);
                 node.call_of(then, "DEL", pool, &attachment).done();

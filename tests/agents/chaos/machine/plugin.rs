@@ -10,12 +10,33 @@ use std::time::Duration;
 /// The end of a call.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// It succeeded: ADD with its first address, or DEL.
-    Done(Option<IpAddr>),
+    /// It succeeded: ADD with its addresses, or DEL.
+    Done(Vec<Given>),
     /// It returned an error: its code and its full text.
     Refused(u64, String),
     /// The test killed it.
     Killed,
+}
+
+/// An address of a result.
+#[derive(Debug)]
+pub(crate) struct Given {
+    pub(crate) ip: IpAddr,
+    /// Whether the main plugin must probe it.
+    pub(crate) probe: bool,
+}
+
+/// The addresses of the result of an ADD.
+fn given(result: &Value) -> Vec<Given> {
+    let ips = result["ips"].as_array().unwrap().iter();
+    ips.map(|ip| {
+        let (address, _) = ip["address"].as_str().unwrap().split_once('/').unwrap();
+        Given {
+            ip: address.parse().unwrap(),
+            probe: ip["rdmanet.io/probe"] == true,
+        }
+    })
+    .collect()
 }
 
 impl Machine {
@@ -27,10 +48,12 @@ impl Machine {
             uid: living.uid.clone(),
             netns: self.netns(&living.container),
             ips: Vec::new(),
-            probes: false,
+            probes: living.probes,
+            // The ADD of a pod without an address failed or was killed.
+            unfinished: living.probes && verb == "DEL" && living.addresses.is_empty(),
         };
         let call = attachment
-            .call(verb, crate::POOL, &self.data())
+            .call(verb, living.pool.name(), &self.data())
             .env("RDMANET_AGENT_SOCKET", self.dir.join("s"));
         let run = move || match killed {
             None => call.run(),
@@ -41,8 +64,10 @@ impl Machine {
             return Answer::Killed;
         }
         if answer.status.success() {
-            let address = (verb == "ADD").then(|| answer.addresses().remove(0).parse().unwrap());
-            return Answer::Done(address);
+            return Answer::Done(match verb {
+                "ADD" => given(&answer.result()),
+                _ => Vec::new(),
+            });
         }
         let error: Value = serde_json::from_str(&answer.stdout)
             .unwrap_or_else(|e| panic!("{verb} ended without an error document: {e}: {answer}"));

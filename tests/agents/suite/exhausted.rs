@@ -71,6 +71,9 @@ async fn a_pod_gets_both_addresses_if_a_node_may_have_one_block_of_each_family()
     let (site, node) = Site::with_node().await;
     let mut spec = simple("10.1.0.0/28");
     let ranges = spec["ranges"].as_array_mut().unwrap();
+    // The first and the last block of the subnet have one address each.
+    ranges[0]["start"] = json!("10.1.0.2");
+    ranges[0]["end"] = json!("10.1.0.13");
     ranges.push(json!({ "subnet": "fd00::/120", "gateway": "none" }));
     spec["blockSize"] = json!({ "v4": 2, "v6": 16 });
     spec["maxBlocksPerNode"] = json!(1);

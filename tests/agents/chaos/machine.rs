@@ -184,13 +184,13 @@ impl Machine {
     }
 
     /// A new container of a new pod. One pod of four has an object: while the API server is away, a kubelet starts
-    /// sandboxes of pods that it knows. One of eight is a replica, which gets its address only with an object. One of
-    /// eight of the others gets an address that is an object.
+    /// sandboxes of pods that it knows. One of twelve is a replica, which gets its address only with an object. One of
+    /// sixteen of the others gets an address that is an object. More of both would mostly wait for the API server.
     async fn new_pod(&mut self) -> Option<Living> {
         self.counter += 1;
         let container = format!("{}-{}", self.name, self.counter);
         let from = self.random.usize(0..REPLICAS);
-        let ordinal = (self.random.u32(0..8) == 0)
+        let ordinal = (self.random.u32(0..12) == 0)
             .then(|| self.world.replicas.begin(from))
             .flatten();
         let pod = ordinal.map_or_else(|| format!("{container}-pod"), |ordinal| format!("db-{ordinal}"));
@@ -208,7 +208,7 @@ impl Machine {
             return None;
         }
         std::fs::write(self.netns(&container), "").unwrap();
-        let alone = self.random.u32(0..8) == 0;
+        let alone = self.random.u32(0..16) == 0;
         let other = if alone { Pool::PerAddress } else { Pool::Blocks };
         Some(Living {
             container,

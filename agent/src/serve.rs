@@ -157,22 +157,36 @@ async fn reject_unknown(request: &Request, asked: Instant, agent: &Agent) -> Opt
         let is_watched = agent.pools.get(&ObjectRef::new(pool.as_str())).is_some();
         releases || is_watched || agent.stores.has_file(pool)
     };
-    let error = loop {
-        if is_known() {
-            return None;
-        }
-        if agent.inputs.has_read(Source::Pools) {
-            break unknown_pool(pool);
-        }
-        if asked.elapsed() >= PLUGIN_LIMIT {
+    let are_listed = || agent.inputs.has_read(Source::Pools);
+    let error = match exists(is_known, are_listed, asked + PLUGIN_LIMIT).await {
+        Some(true) => return None,
+        Some(false) => unknown_pool(pool),
+        None => {
             let why = agent.inputs.problems().join("; ");
-            break Error::new(Code::API_UNREACHABLE, format!("pool {pool}: {why}"));
+            Error::new(Code::API_UNREACHABLE, format!("pool {pool}: {why}"))
         }
-        tokio::time::sleep(POLL).await;
     };
     let reply = Reply::refused(error);
     agent.metrics.answered_unknown(request.verb, &reply);
     Some(reply)
+}
+
+/// Whether a pool exists. Waits for the first list of pools, until `limit` at most. `None`: there is no list yet.
+async fn exists(is_known: impl Fn() -> bool, are_listed: impl Fn() -> bool, limit: Instant) -> Option<bool> {
+    loop {
+        // Read first: the list may be completed while the pool is looked up.
+        let listed = are_listed();
+        if is_known() {
+            return Some(true);
+        }
+        if listed {
+            return Some(false);
+        }
+        if Instant::now() >= limit {
+            return None;
+        }
+        tokio::time::sleep(POLL).await;
+    }
 }
 
 /// Gets the answer of the pool's reconciler. Repeats the request while the reconciler answers [`Response::RetryAfter`]. The reconciler itself does
@@ -218,3 +232,6 @@ async fn ask_reconciler(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

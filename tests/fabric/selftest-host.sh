@@ -204,7 +204,7 @@ hang() {
 	for limit in 20 80 320; do
 		gives 125 "$run" --timeout "$limit" "$s" && says err "ended after $limit s" || return
 		! grep -q 'had not started' "$dir/err" || continue
-		says out '^before$' && says err 'had started and had not finished'
+		says out '^before$' && says err 'had started and had not finished' && says err 'panic.*NMI: Not continuing' && says err 'RIP: '
 		return
 	done
 	echo 'the script did not start within 320 s'

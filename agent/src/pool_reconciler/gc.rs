@@ -313,7 +313,7 @@ impl GarbageCollector {
     /// Deletes the objects of released addresses after their cooldown. A kept address stays reserved for its holder. An address
     /// may be leased again, under the object of the ended lease too. Then only the record of the release ends.
     pub(super) async fn release_ended(
-        &self,
+        &mut self,
         api: &Requests,
         accepted: Option<&AcceptedPool>,
         addresses: &mut Addresses,
@@ -362,6 +362,8 @@ impl GarbageCollector {
                 continue;
             }
             self.end_record(released).await?;
+            // Until now, `collect_addresses` left the address out. It may have an object of another attachment.
+            self.observed.collected_as = None;
         }
         Ok(())
     }

@@ -52,14 +52,16 @@ impl Observed {
     }
 
     /// The same for a pool that is not accepted, or that the API server does not have any more. No agent creates objects of it, so
-    /// they are not listed regularly.
+    /// they are not listed regularly, unless the Node is gone: the controller orphans the objects of its pods at any time.
     pub(super) fn must_list_lost(
         &self,
         me: &NodeIdentity,
         interval: Duration,
         last_write: Option<Instant>,
     ) -> bool {
-        self.collected_as.as_ref() != Some(me) || self.has_suspects(interval, last_write)
+        matches!(me, NodeIdentity::Gone(_))
+            || self.collected_as.as_ref() != Some(me)
+            || self.has_suspects(interval, last_write)
     }
 
     /// Whether an object looks unused, or was written so lately that it may begin to look so.

@@ -2,8 +2,8 @@
 //! The times at which a node lists its addresses, and the leases and objects that have ended.
 
 use super::super::testing::{
-    commit_lease, commit_lease_of, damage_lease, file_of_earlier_boot, observing_node, registered_node,
-    replace_file,
+    commit_lease, commit_lease_of, damage_lease, file_of_earlier_boot, node_with, observing_node,
+    registered_node, replace_file,
 };
 use super::observed::IDLE_INTERVALS;
 use super::*;
@@ -76,6 +76,11 @@ fn an_agent_lists_the_objects_of_a_lost_pool_only_until_none_is_suspect() {
         must_list(&Observed::default(), None),
         "an agent that has just started"
     );
+    let of_gone_node = Observed {
+        collected_as: Some(gone()),
+        ..Observed::default()
+    };
+    assert!(of_gone_node.must_list_lost(&gone(), OBSERVE, None));
     let mut observed = Observed {
         collected_as: Some(registered("1")),
         ..Observed::default()
@@ -309,7 +314,7 @@ async fn after_release(before: impl FnOnce(&Store<'_>, &Path) + Send + 'static) 
         Ok(())
     });
     prepared.await.unwrap();
-    let collector = GarbageCollector::new(context.clone());
+    let mut collector = GarbageCollector::new(context.clone());
     let mut addresses = Addresses::new(context.clone());
     collector
         .release_ended(&target.api, target.accepted.as_ref(), &mut addresses)
@@ -317,6 +322,41 @@ async fn after_release(before: impl FnOnce(&Store<'_>, &Path) + Send + 'static) 
         .unwrap();
     let left = stores.releases(&context.pool).await.unwrap().len();
     (requested.lock().unwrap().clone(), left)
+}
+
+/// The address of `c1` passed to `c2`, whose ADD was killed. While the release of `c1` had a record, the list of objects left the
+/// address out.
+#[tokio::test]
+async fn an_object_behind_the_record_of_a_release_is_deleted_in_a_lost_pool() {
+    let deleted = Arc::new(Mutex::new(0));
+    let seen = deleted.clone();
+    let list = serde_json::json!({
+        "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPAddressList", "metadata": {}, "items": [ipaddress("c2")],
+    });
+    let flags = ["--observation-interval", "1ms"];
+    let (context, mut target, _dir) = node_with(&flags, move |uri, _| {
+        if uri.contains("/ipaddresses/") {
+            *seen.lock().unwrap() += 1;
+            return (200, serde_json::to_value(ipaddress("c2")).unwrap());
+        }
+        (200, list.clone())
+    })
+    .await;
+    target.accepted = None;
+    let prepared = context.agent.stores.with(&context.pool, |store| {
+        lease_again(store, "c1");
+        store.enter()?.release(&lease(None, "c1", "net1", 1).lease.owner)
+    });
+    prepared.await.unwrap().unwrap();
+    let mut collector = GarbageCollector::new(context.clone());
+    collector.observed.collected_as = context.agent.identity();
+    let (mut addresses, mut publisher) = (Addresses::new(context.clone()), Publisher::new(context));
+    for _ in 0..5 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let collected = collector.collect(&target, &mut addresses, &mut publisher, true);
+        collected.await.unwrap();
+    }
+    assert!(*deleted.lock().unwrap() > 0);
 }
 
 /// Makes a lease on the address, which is an object of the cluster.

@@ -362,7 +362,7 @@ impl GarbageCollector {
                 continue;
             }
             self.end_record(released).await?;
-            // Until now, `collect_addresses` left the address out. It may have an object of another attachment.
+            // `collect_addresses` left the address out. It may have an object of another attachment.
             self.observed.collected_as = None;
         }
         Ok(())

@@ -12,7 +12,7 @@ use ipam::store::NetnsFile;
 use std::time::{Duration, Instant};
 
 /// Without any suspicion, addresses are listed once in this many times [`crate::config::Config::observation_interval`].
-pub(super) const IDLE_INTERVALS: u32 = 20;
+const IDLE_INTERVALS: u32 = 20;
 
 /// A lease with the network namespace that was inspected. If a repeated ADD moves the lease to another namespace, the suspicion
 /// about the old one does not apply to it.
@@ -31,7 +31,8 @@ pub(super) struct Observed {
     pub(super) listed: Option<Instant>,
     /// The registration of this node when all address objects of its leases were last found correct.
     pub(super) kept_as: Option<NodeIdentity>,
-    /// The registration of this node when its address objects were last listed and no leased one had to be changed.
+    /// The registration of this node when its address objects were last listed and no leased one had to be changed. `None` once the
+    /// record of a release has ended: the list left its address out.
     pub(super) collected_as: Option<NodeIdentity>,
 }
 
@@ -45,31 +46,34 @@ impl Observed {
         interval: Duration,
         last_write: Option<Instant>,
     ) -> bool {
-        let doubted = matches!(me, NodeIdentity::Gone(_)) || self.kept_as.as_ref() != Some(me);
-        doubted
-            || self.has_suspects(interval, last_write)
+        self.kept_as.as_ref() != Some(me)
+            || self.has_suspects(me, interval, last_write)
             || !is_recent(self.listed, interval * IDLE_INTERVALS)
     }
 
     /// The same for a pool that is not accepted, or that the API server does not have any more. No agent creates objects of it, so
-    /// they are not listed regularly, unless the Node is gone: the controller orphans the objects of its pods at any time.
+    /// they are not listed regularly.
     pub(super) fn must_list_lost(
         &self,
         me: &NodeIdentity,
         interval: Duration,
         last_write: Option<Instant>,
     ) -> bool {
-        matches!(me, NodeIdentity::Gone(_))
-            || self.collected_as.as_ref() != Some(me)
-            || self.has_suspects(interval, last_write)
+        self.collected_as.as_ref() != Some(me) || self.has_suspects(me, interval, last_write)
     }
 
-    /// Whether an object looks unused, or was written so lately that it may begin to look so.
-    fn has_suspects(&self, interval: Duration, last_write: Option<Instant>) -> bool {
-        !self.addresses.is_empty() || is_recent(last_write, BACKGROUND_LIMIT + interval * 4)
+    /// Whether an object looks unused, or was written so lately that it may begin to look so. If the Node is gone, the controller
+    /// may orphan an object at any time.
+    fn has_suspects(&self, me: &NodeIdentity, interval: Duration, last_write: Option<Instant>) -> bool {
+        matches!(me, NodeIdentity::Gone(_))
+            || !self.addresses.is_empty()
+            || is_recent(last_write, BACKGROUND_LIMIT + interval * 4)
     }
 }
 
 fn is_recent(at: Option<Instant>, within: Duration) -> bool {
     at.is_some_and(|at| at.elapsed() < within)
 }
+
+#[cfg(test)]
+mod tests;

@@ -211,6 +211,13 @@ hang() {
 	return 1
 }
 
+# No VM starts its script within a second.
+boot_hang() {
+	local s
+	s=$(script boot_hang <<<'echo started')
+	gives 125 "$run" --boot-timeout 1 "$s" && says err 'ended after 1 s \(--boot-timeout\); .* had not started'
+}
+
 panic() {
 	local s
 	s=$(script panic <<<'sleep 1; echo c >/proc/sysrq-trigger; sleep 60')
@@ -342,6 +349,7 @@ holds "output is streamed while the script runs" streamed
 holds "ten megabytes of output arrive whole" much_output
 holds "a reader that leaves early does no harm" reader_that_leaves
 holds "a hang is an error at the time limit, with the output so far" hang
+holds "a boot that does not reach the script is an error at its own limit" boot_hang
 holds "a kernel panic is an error with the console's last lines" panic
 holds "a VM that dies is an error" dead_vm
 holds "/opt/cni/bin has our plugins and those of --bin, the last wins, and is writable" plugins

@@ -138,7 +138,8 @@ fn is_of_link(message: &LinkMessage) -> bool {
 }
 
 /// Reads physical ports and bonds, to which pods' links are attached. Other links are created and deleted with pods or, as
-/// representors, with functions, and count only if `scope` names them.
+/// representors, with functions, and count only if `scope` names them. That holds for an IPoIB child too, which ADD creates on the
+/// host for a moment.
 fn read(message: &LinkMessage, scope: &LinkScope) -> Option<Link> {
     let mut link = Link {
         name: String::new(),
@@ -147,11 +148,12 @@ fn read(message: &LinkMessage, scope: &LinkScope) -> Option<Link> {
         active: None,
     };
     let mut kind = None;
-    let mut is_representor = false;
+    let (mut is_representor, mut is_child) = (false, false);
     for attribute in &message.attributes {
         match attribute {
             LinkAttribute::IfName(name) => link.name.clone_from(name),
             LinkAttribute::OperState(state) => link.up = *state == State::Up,
+            LinkAttribute::Link(parent) => is_child = ![0, message.header.index].contains(parent),
             LinkAttribute::PhysPortName(name) => is_representor = is_representor_port(name),
             LinkAttribute::LinkInfo(infos) => {
                 for info in infos {
@@ -175,7 +177,7 @@ fn read(message: &LinkMessage, scope: &LinkScope) -> Option<Link> {
     let hardware_or_bond = kind
         .as_deref()
         .is_none_or(|kind| kind == "bond" || kind == "ipoib");
-    let counts = fabric && hardware_or_bond && !is_representor;
+    let counts = fabric && hardware_or_bond && !is_representor && !is_child;
     (counts || scope.names([link.name.as_str()])).then_some(link)
 }
 

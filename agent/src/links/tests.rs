@@ -55,6 +55,15 @@ fn notes(before: &Link, now: &Link) -> Vec<(bool, &'static str, String)> {
         .collect()
 }
 
+/// The link of an ADD that creates the child on the host and then moves it into the pod.
+fn is_child_watched(scope: &LinkScope) -> bool {
+    let kind = InfoKind::Other("ipoib".to_owned());
+    let mut child = message("rdma0123456789", LinkLayerType::Infiniband, Some(kind), false);
+    child.header.index = 7;
+    child.attributes.push(LinkAttribute::Link(4));
+    read(&child, scope).is_some()
+}
+
 #[test]
 fn ports_and_bonds_are_watched_and_links_of_pods_are_not() {
     let ether = LinkLayerType::Ether;
@@ -64,6 +73,8 @@ fn ports_and_bonds_are_watched_and_links_of_pods_are_not() {
     assert!(watched(infiniband, None));
     assert!(watched(infiniband, Some(InfoKind::Other("ipoib".to_owned()))));
     assert!(watched(infiniband, Some(InfoKind::Bond)));
+    assert!(!is_child_watched(&LinkScope::Rdma));
+    assert!(is_child_watched(&"rdma*".parse().unwrap()));
     for of_a_pod in [
         InfoKind::Veth,
         InfoKind::MacVlan,

@@ -24,7 +24,7 @@ where
 {
     start_logging(program, &flags.log);
     run(async {
-        flags.quarantines.require()?;
+        flags.quarantines.require_unused()?;
         let stop = stop_on_signal()?;
         let clients = Clients::from_environment().await?;
         daemon(clients, stop).await.map_err(|e| e.to_string())

@@ -57,30 +57,33 @@ impl FromStr for AfterUse {
 }
 
 impl Quarantines {
-    /// Checks that the quarantines are long enough to be safe.
+    /// Checks that `--quarantine` is long enough to be safe.
     ///
     /// # Errors
     /// A sentence that names the flag, its value, the cause and the remedy.
-    pub fn require(&self) -> Result<(), String> {
+    pub fn require_unused(&self) -> Result<(), String> {
         let shortest = if self.short_for_tests {
             Duration::from_secs(1)
         } else {
             SHORTEST
         };
-        let refuse = |flag: &str, time: Duration, least: Duration, why: &str| {
-            let [time, least] = [time, least].map(humantime::format_duration);
-            Err(format!(
-                "--{flag} {time} is too short: {why}; set {least} or more"
-            ))
-        };
-        if self.unused < shortest {
-            let why = "a late request of a node could give an address to a second pod";
-            return refuse("quarantine", self.unused, shortest, why);
+        if self.unused >= shortest {
+            return Ok(());
         }
+        let why = "a late request of a node could give an address to a second pod";
+        Err(too_short("quarantine", self.unused, shortest, why))
+    }
+
+    /// Checks that `--quarantine-in-use` is not the shorter one. An agent does not act on that flag and does not check it:
+    /// a wrong value must not keep pods from their addresses.
+    ///
+    /// # Errors
+    /// A sentence that names the flag, its value, the cause and the remedy.
+    pub fn require_in_use(&self) -> Result<(), String> {
         match self.in_use {
             AfterUse::After(time) if time < self.unused => {
                 let why = "it must not be shorter than --quarantine";
-                refuse("quarantine-in-use", time, self.unused, why)
+                Err(too_short("quarantine-in-use", time, self.unused, why))
             }
             _ => Ok(()),
         }
@@ -99,6 +102,11 @@ impl Quarantines {
             },
         }
     }
+}
+
+fn too_short(flag: &str, time: Duration, least: Duration, why: &str) -> String {
+    let [time, least] = [time, least].map(humantime::format_duration);
+    format!("--{flag} {time} is too short: {why}; set {least} or more")
 }
 
 #[cfg(test)]

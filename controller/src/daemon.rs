@@ -25,6 +25,9 @@ pub enum RunError {
     /// The controller cannot start.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// `--quarantine-in-use` is too short.
+    #[error("{0}")]
+    Quarantine(String),
     /// A task of the controller has ended.
     #[error(transparent)]
     Task(#[from] TaskEnded),
@@ -39,6 +42,8 @@ pub async fn run(
     clients: impl Into<Clients>,
     stop: CancellationToken,
 ) -> Result<(), RunError> {
+    let quarantines = config.daemon.quarantines;
+    quarantines.require_in_use().map_err(RunError::Quarantine)?;
     let listener = http::listen(config.listen).await?;
     if let Ok(address) = listener.local_addr() {
         tracing::info!(identity = config.identity, %address, "serving metrics and health");
@@ -75,3 +80,6 @@ pub fn start(config: Config, clients: impl Into<Clients>, supervisor: &Superviso
     supervisor.spawn("leader", Leader::run(context.clone(), supervisor.clone()));
     context
 }
+
+#[cfg(test)]
+mod tests;

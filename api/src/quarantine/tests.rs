@@ -15,14 +15,14 @@ fn quarantines(unused: &str, in_use: &str) -> Quarantines {
 #[test]
 fn a_quarantine_below_two_minutes_is_refused_with_the_remedy() {
     for short in ["0s", "1s", "1m", "119s"] {
-        let why = quarantines(short, "never").require().unwrap_err();
+        let why = quarantines(short, "never").require_unused().unwrap_err();
         assert!(
             why.starts_with("--quarantine ") && why.ends_with("set 2m or more"),
             "{why}"
         );
     }
     for long in ["2m", "10m", "1h"] {
-        assert_eq!(quarantines(long, "never").require(), Ok(()));
+        assert_eq!(quarantines(long, "never").require_unused(), Ok(()));
     }
 }
 
@@ -34,7 +34,7 @@ fn a_test_may_shorten_the_quarantine_but_not_to_zero() {
             short_for_tests,
             ..quarantines(time, "never")
         }
-        .require()
+        .require_unused()
     };
     assert_eq!(quick("4s"), Ok(()));
     assert!(quick("0s").unwrap_err().contains("--quarantine 0s is too short"));
@@ -42,9 +42,12 @@ fn a_test_may_shorten_the_quarantine_but_not_to_zero() {
 
 #[test]
 fn a_shorter_quarantine_for_blocks_in_use_is_rejected() {
-    let why = quarantines("10m", "5m").require().unwrap_err();
+    let shorter = quarantines("10m", "5m");
+    let why = shorter.require_in_use().unwrap_err();
     assert!(why.contains("--quarantine-in-use 5m is too short"), "{why}");
-    assert_eq!(quarantines("10m", "24h").require(), Ok(()));
+    assert_eq!(shorter.require_unused(), Ok(()));
+    assert_eq!(quarantines("10m", "24h").require_in_use(), Ok(()));
+    assert_eq!(quarantines("10m", "never").require_in_use(), Ok(()));
     assert!("often".parse::<AfterUse>().unwrap_err().contains("`never`"));
 }
 

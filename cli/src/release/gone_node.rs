@@ -56,7 +56,7 @@ impl<'s> Orphans<'s> {
 /// Frees the blocks and addresses of `node` after a confirmation. With `yes` there is no question.
 ///
 /// # Errors
-/// The node exists, pods are bound to it, an address of it is not orphaned, the quarantine is not over, there was no
+/// The node exists, pods are bound to it, a block or an address of it is not orphaned, the quarantine is not over, there was no
 /// confirmation, or the cluster does not respond.
 pub(super) async fn release(
     client: &Client,
@@ -110,14 +110,21 @@ fn require_gone(snapshot: &Snapshot, node: &str) -> Result<(), CommandError> {
     }
 }
 
-/// The quarantine of an address begins when the controller marks it as orphaned.
+/// The quarantine of a block or an address begins when the controller marks it as orphaned.
 fn require_orphaned(snapshot: &Snapshot, node: &str) -> Result<(), CommandError> {
     let mut addresses = snapshot.addresses.iter().map(|(_, address)| address);
     let bound =
         |address: &&IpAddress| address.spec.node.node == node && address.spec.state == AddressState::Bound;
-    addresses
-        .find(bound)
-        .map_or(Ok(()), |address| Err(quarantine::not_begun(snapshot, address)))
+    if let Some(address) = addresses.find(bound) {
+        return Err(quarantine::not_begun(snapshot, address));
+    }
+    let mut blocks = snapshot.blocks().iter().map(|block| &block.object);
+    let owned = |block: &&IpBlock| {
+        block.spec.owner.node == node && matches!(block.spec.state, BlockState::Active | BlockState::Draining)
+    };
+    blocks
+        .find(owned)
+        .map_or(Ok(()), |block| Err(quarantine::not_begun_of_block(block)))
 }
 
 async fn free(client: &Client, orphans: &Orphans<'_>) -> Result<(), CommandError> {

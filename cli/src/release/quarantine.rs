@@ -17,6 +17,9 @@ use k8s_openapi::jiff::Timestamp;
 use kube::{Client, ResourceExt};
 use std::time::Duration;
 
+/// The command that prints the log of the controller.
+const CONTROLLER_LOG: &str = "kubectl -n rdmanet-system logs -l app.kubernetes.io/name=rdmanet-controller";
+
 /// The quarantine if the object does not record one.
 const QUARANTINE: Duration = Duration::from_secs(600);
 
@@ -80,11 +83,20 @@ pub(super) fn not_begun(snapshot: &Snapshot, object: &IpAddress) -> CommandError
         )
     } else {
         format!(
-            "run this again a quarantine after kubectl get ipaddresses.rdmanet.io {name} shows Orphaned; if it shows Bound for minutes, look at the log of the controller: kubectl -n rdmanet-system logs -l app.kubernetes.io/name=rdmanet-controller"
+            "run this again a quarantine after kubectl get ipaddresses.rdmanet.io {name} shows Orphaned; if it shows Bound for minutes, look at the log of the controller: {CONTROLLER_LOG}"
         )
     };
     CommandError(format!(
         "{ip} (IPAddress {name}) is Bound to pod {pod} on node {node}, which is gone, and its quarantine has not begun; {remedy}"
+    ))
+}
+
+/// The error about a block of a gone node that is still `Active` or `Draining`.
+pub(super) fn not_begun_of_block(object: &IpBlock) -> CommandError {
+    let (cidr, name, state) = (&object.spec.cidr, object.name_any(), object.spec.state);
+    let node = &object.spec.owner.node;
+    CommandError(format!(
+        "block {cidr} (IPBlock {name}) of node {node}, which is gone, is {state:?}, and its quarantine has not begun; run this again a quarantine after kubectl get ipblocks.rdmanet.io {name} shows Orphaned; if it shows {state:?} for minutes, look at the log of the controller: {CONTROLLER_LOG}"
     ))
 }
 

@@ -39,7 +39,8 @@ async fn the_quarantine_is_measured_by_the_clock_of_the_api_server() {
 #[tokio::test]
 async fn an_address_of_a_gone_node_is_not_released_during_its_quarantine() {
     let object = orphaned("rail0", "10.1.0.80", "a", "p", "1970-01-01T00:10:00Z");
-    let refused = refusal(with(&[], &[object])).await;
+    let addresses = vec![serde_json::from_value(object).unwrap()];
+    let refused = refusal(Snapshot::of(vec![], vec![], addresses)).await;
     assert!(
         refused.contains("10.1.0.80 is in quarantine for 61 s more"),
         "{refused}"
@@ -54,4 +55,17 @@ async fn a_gone_node_with_a_bound_address_is_not_released() {
         refused.contains("10.1.0.80 (IPAddress default-10.1.0.80) is Bound to pod ml/p on node a"),
         "{refused}"
     );
+}
+
+#[tokio::test]
+async fn a_gone_node_with_a_block_that_is_not_orphaned_is_not_released() {
+    for state in [BlockState::Active, BlockState::Draining] {
+        let mut block = orphan();
+        (block.spec.state, block.spec.orphaned) = (state, None);
+        let refused = refusal(Snapshot::of(vec![], vec![block], vec![])).await;
+        let expected = format!(
+            "block 10.1.0.0/28 (IPBlock default-4-0a010000-28) of node a, which is gone, is {state:?}, and its quarantine has not begun"
+        );
+        assert!(refused.starts_with(&expected), "{refused}");
+    }
 }

@@ -211,6 +211,15 @@ hang() {
 	return 1
 }
 
+# The TSC of a VM may run faster than the host's clock.
+clock() {
+	local s kernel
+	s=$(script clock <<<'cat /sys/devices/system/clocksource/clocksource0/current_clocksource')
+	for kernel in 5.10 6.1 current; do
+		gives 0 "$run" --kernel "$kernel" "$s" && says out '^hpet$' || return
+	done
+}
+
 # No VM starts its script within a second.
 boot_hang() {
 	local s
@@ -349,6 +358,7 @@ holds "output is streamed while the script runs" streamed
 holds "ten megabytes of output arrive whole" much_output
 holds "a reader that leaves early does no harm" reader_that_leaves
 holds "a hang is an error at the time limit, with the output so far" hang
+holds "the clock of a VM follows the host's monotonic clock on each kernel" clock
 holds "a boot that does not reach the script is an error at its own limit" boot_hang
 holds "a kernel panic is an error with the console's last lines" panic
 holds "a VM that dies is an error" dead_vm

@@ -271,18 +271,31 @@ fn overlaps(snapshot: &Snapshot) -> Vec<Finding> {
     found
 }
 
+fn homeless(block: &Block) -> Finding {
+    let spec = &block.object.spec;
+    let remedy = match spec.state {
+        BlockState::Shared => {
+            "the controller deletes it a quarantine after its last address; if it stays, read the log of the controller"
+        }
+        _ => {
+            "its agent deletes it when no pod has an address of it; if it stays, read the log of the agent of its node"
+        }
+    };
+    problem(
+        Severity::Warn,
+        "homeless",
+        block.name(),
+        format!("belongs to pool {}, which does not exist", spec.pool),
+        remedy,
+    )
+}
+
 /// Blocks whose node or pool is gone.
 fn ownerless(snapshot: &Snapshot, block: &Block) -> Option<Finding> {
     let spec = &block.object.spec;
     let name = block.name();
     if snapshot.pool(&spec.pool).is_none() {
-        return Some(problem(
-            Severity::Warn,
-            "homeless",
-            name,
-            format!("belongs to pool {}, which does not exist", spec.pool),
-            "its agent deletes it when no pod has an address of it; if it stays, read the log of the agent of its node",
-        ));
+        return Some(homeless(block));
     }
     let registered = snapshot.nodes.get(&spec.owner.node);
     match (spec.state, registered) {

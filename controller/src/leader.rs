@@ -226,6 +226,9 @@ impl Leader {
                 tracing::warn!(pool = pool.metadata.name, %error, "reconciling a pool failed; retrying");
             }
         }
+        if let Err(error) = self.reconcile_lost_shared().await {
+            tracing::warn!(%error, "freeing the shared blocks of pools that are gone failed; retrying");
+        }
         let unlisted = self.unlist().await;
         if relist {
             self.free_reservations().await?;

@@ -128,6 +128,19 @@ fn an_address_object_of_a_gone_or_replaced_pod_is_a_leak() {
 }
 
 #[test]
+fn the_remedy_for_a_block_of_a_lost_pool_names_the_process_that_deletes_it() {
+    let mut shared = block("gone", "10.2.0.16/28", "a");
+    shared["spec"]["state"] = json!("Shared");
+    let cluster = with(&[block("gone", "10.2.0.0/28", "a"), shared], &[]);
+    let found = problems(&cluster);
+    let deleted_by = |who: &str| {
+        let blocks = found.iter().filter(|one| one.kind == "homeless");
+        blocks.filter(|one| one.remedy.starts_with(who)).count()
+    };
+    assert_eq!((deleted_by("its agent"), deleted_by("the controller")), (1, 1));
+}
+
+#[test]
 fn blocks_without_a_node_or_a_pool_are_reported() {
     let mut cluster = with(
         &[

@@ -18,6 +18,7 @@ use api::{BlockState, IpAddress, IpBlock, IpBlockStatus, IpPoolStatus};
 use batch::{Candidate, LastBatch};
 use ipam::range::Family;
 use kube::ResourceExt;
+use kube::runtime::reflector::ObjectRef;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -45,6 +46,26 @@ struct Batch {
     /// Each block with the free addresses that its owner had reported.
     blocks: Vec<(String, u64)>,
     at: Instant,
+}
+
+/// What the end of a shared block depends on.
+#[derive(Clone, Copy)]
+struct SharedPool<'a> {
+    name: &'a str,
+    space: &'a str,
+    /// How long an empty block stays. Of a pool that is gone, the controller does not know the cooldown, and takes its quarantine.
+    cooldown: Duration,
+}
+
+impl<'a> SharedPool<'a> {
+    fn of(accepted: &'a AcceptedPool) -> Self {
+        let seconds = u64::try_from(accepted.spec.cooldown_seconds).unwrap_or_default();
+        Self {
+            name: accepted.name.as_str(),
+            space: &accepted.spec.address_space,
+            cooldown: Duration::from_secs(seconds),
+        }
+    }
 }
 
 impl ShareRequests {
@@ -89,6 +110,11 @@ pub(super) struct FreeAddresses {
     pub(super) unclaimed: u128,
     /// Free addresses of shared blocks.
     pub(super) shared: u128,
+}
+
+/// Whether the block lies in this address space. A pool that was created again may have blocks in another one.
+fn is_in(block: &IpBlock, space: &str) -> bool {
+    cidr_of(block).is_some_and(|cidr| cidr.name(space) == block.name_any())
 }
 
 impl Leader {
@@ -231,15 +257,15 @@ impl Leader {
         accepted: &AcceptedPool,
         blocks: &[Arc<IpBlock>],
     ) -> Result<(), ReconcileError> {
-        let shared: Vec<&Arc<IpBlock>> = blocks
+        let space = &accepted.spec.address_space;
+        let shared = blocks
             .iter()
-            .filter(|block| block.spec.state == BlockState::Shared)
-            .collect();
-        for block in &shared {
+            .filter(|block| block.spec.state == BlockState::Shared && is_in(block, space));
+        for block in shared {
             let Some(cidr) = cidr_of(block) else { continue };
-            let used = objects_in(&self.addresses, &accepted.spec.address_space, cidr).count();
+            let used = objects_in(&self.addresses, space, cidr).count();
             if used == 0 {
-                self.free_if_empty(accepted, block, cidr).await?;
+                self.free_if_empty(SharedPool::of(accepted), block, cidr).await?;
             } else {
                 self.empty.remove(&block.name_any());
                 self.report_shared_usage(accepted, block, used).await?;
@@ -253,6 +279,44 @@ impl Leader {
             .map(|block| block.name_any())
             .collect();
         self.empty.retain(|name, _| others.contains(name));
+        Ok(())
+    }
+
+    /// Frees the empty shared blocks of pools that are gone. A later pool of the same name may exist: without an accepted spec,
+    /// because it conflicts with these blocks, or in another address space. They have no owner that would return them.
+    pub(super) async fn reconcile_lost_shared(&mut self) -> Result<(), ReconcileError> {
+        let pools = self.context.pools.clone();
+        let is_lost = |block: &&Arc<IpBlock>| {
+            let Some(pool) = pools.get(&ObjectRef::new(&block.spec.pool)) else {
+                return true;
+            };
+            AcceptedPool::of(&pool)
+                .is_ok_and(|spec| spec.is_none_or(|pool| !is_in(block, &pool.spec.address_space)))
+        };
+        let blocks = self.blocks();
+        let shared = blocks
+            .iter()
+            .filter(|block| block.spec.state == BlockState::Shared);
+        for block in shared.filter(is_lost) {
+            let (Some(cidr), name) = (cidr_of(block), block.name_any()) else {
+                continue;
+            };
+            let spaces = self.spaces();
+            let mut spaces = spaces.iter().map(|space| space.name_any());
+            let Some(space) = spaces.find(|space| is_in(block, space)) else {
+                continue;
+            };
+            let pool = SharedPool {
+                name: &block.spec.pool,
+                space: &space,
+                cooldown: self.context.config.daemon.quarantines.unused,
+            };
+            if objects_in(&self.addresses, &space, cidr).count() == 0 {
+                self.free_if_empty(pool, block, cidr).await?;
+            } else {
+                self.empty.remove(&name);
+            }
+        }
         Ok(())
     }
 
@@ -284,36 +348,43 @@ impl Leader {
         Ok(())
     }
 
-    /// Frees a shared block that has been empty for the cooldown of the pool, or for one observation period if that is
-    /// longer. A gone node or a process without a lease may still use an address of it, and the next owner does not know
+    /// Frees a shared block that has been empty for the cooldown of `pool`, or for one observation period if that is longer. A gone node or a process without a lease may still use an address of it, and the next owner does not know
     /// that. So the block waits until nodes probe the blocks that they claim.
     async fn free_if_empty(
         &mut self,
-        accepted: &AcceptedPool,
+        pool: SharedPool<'_>,
         block: &IpBlock,
         cidr: BlockCidr,
     ) -> Result<(), ReconcileError> {
         let name = block.name_any();
         let since = *self.empty.entry(name.clone()).or_insert_with(Instant::now);
-        let cooldown = Duration::from_secs(u64::try_from(accepted.spec.cooldown_seconds).unwrap_or_default());
-        if since.elapsed() < self.context.config.daemon.observation_interval.max(cooldown) {
+        let observed = self.context.config.daemon.observation_interval;
+        if since.elapsed() < observed.max(pool.cooldown) {
             return Ok(());
         }
         let fields = format!("spec.block={}", cidr.network());
         let addresses: Vec<IpAddress> = self.context.api.list(&fields).await?;
-        let space = &accepted.spec.address_space;
-        if addresses.iter().any(|address| ip_in(address, space).is_some()) {
+        if addresses
+            .iter()
+            .any(|address| ip_in(address, pool.space).is_some())
+        {
             self.empty.remove(&name);
             return Ok(());
         }
-        let pools = BTreeSet::from([accepted.name.as_str()]);
+        let pools = BTreeSet::from([pool.name]);
         let waiting = enable_probes(&self.context, &self.spaces(), &pools).await?;
         if !waiting.is_empty() {
             return Ok(());
         }
         if self.context.api.delete_block(block).await? == WriteResult::Applied(()) {
             let evidence = "two observations found no address of the block in use";
-            tracing::info!(pool = %accepted.name, block = name, seconds = since.elapsed().as_secs(), evidence, "freed an empty shared block");
+            tracing::info!(
+                pool = pool.name,
+                block = name,
+                seconds = since.elapsed().as_secs(),
+                evidence,
+                "freed an empty shared block"
+            );
         }
         self.empty.remove(&name);
         Ok(())

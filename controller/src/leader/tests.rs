@@ -68,11 +68,16 @@ pub(super) fn recording_clients(code: u16) -> (Clients, Arc<Mutex<Vec<String>>>)
     (clients, writes)
 }
 
-/// A leader of an API server with these clients, and its supervisor.
+/// A leader of an API server with these clients and without pools, and its supervisor.
 pub(super) fn leader(clients: Clients) -> (Leader, Supervisor) {
+    leader_of(clients, vec![])
+}
+
+/// The same with these pools.
+pub(super) fn leader_of(clients: Clients, pools: Vec<IpPool>) -> (Leader, Supervisor) {
     let supervisor = Supervisor::default();
     let config = Config::try_parse_from(["rdmanet-controller", "--identity", "a"]).unwrap();
-    let context = Arc::new(Context::new(config, clients, store().0, supervisor.stop()));
+    let context = Arc::new(Context::new(config, clients, cache(pools), supervisor.stop()));
     let (elected, changed) = (watch::channel(true).1, watch::channel(()).1);
     let leader = Leader::new(context, supervisor.clone(), elected, changed);
     (leader, supervisor)

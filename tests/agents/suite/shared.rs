@@ -247,3 +247,28 @@ async fn a_pod_keeps_an_address_that_is_no_longer_reserved(site: &Site, nodes: &
         assert!(statics.contains(&ip.as_str()), "{ip}");
     }
 }
+
+/// A person deletes the pool and removes its finalizer. Its shared block has no owner that returns it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_shared_block_of_a_lost_pool_is_deleted_after_its_pods() {
+    let flags = ["--quarantine", "4s"];
+    let site = Site::with(&flags).await;
+    let nodes = members_with(&site, &["a", "b"], &flags).await;
+    site.simple("rail0", "10.1.0.0/27").await;
+    all_have_a_block(&nodes).await;
+    let pod = |i: i32| Attachment::of(&format!("p{i}"));
+    for i in 0..17 {
+        nodes[0].add_soon("rail0", &pod(i)).await;
+    }
+    assert!(shared_blocks(&site).await > 0);
+    site.delete("rail0").await;
+    site.edit("rail0", json!({ "metadata": { "finalizers": null } }))
+        .await;
+    until("the pool is gone", async || site.has_no_pool().await).await;
+    assert!(shared_blocks(&site).await > 0, "pods have its addresses");
+    (0..17).for_each(|i| nodes[0].del("rail0", &pod(i)));
+    until("no block is left", async || site.blocks("rail0").await.is_empty()).await;
+    for node in &nodes {
+        until("the file is gone", async || node.file("rail0").is_null()).await;
+    }
+}

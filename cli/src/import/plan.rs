@@ -153,6 +153,7 @@ fn update(
     left: Vec<Network>,
 ) -> Result<Step, String> {
     let (data, snapshot, options) = (input.data, input.snapshot, input.options);
+    require_readable(data, record)?;
     let was_closed = is_closed(pool);
     let name = pool.name_any();
     let overlap = overlapping_network(data, &record.from, &named_ranges(&name, &pool.spec));
@@ -210,6 +211,12 @@ fn update(
         step.action = Action::Keep;
     }
     Ok(step)
+}
+
+/// An allocation that cannot be read may have any address of the range.
+fn require_readable(data: &SourceData, record: &ImportRecord) -> Result<(), String> {
+    let why = record.from.iter().find_map(|key| data.damaged.get(key));
+    why.map_or(Ok(()), |why| Err(why.clone()))
 }
 
 fn named_ranges<'a>(pool: &str, spec: &'a IpPoolSpec) -> NamedRanges<'a> {

@@ -29,6 +29,8 @@ pub struct SourceData {
     pub networks: Vec<Network>,
     /// Networks and pools that cannot be imported, with the reason.
     pub refused: Vec<Refusal>,
+    /// Why the allocations of a range cannot be read, by the name of the range.
+    pub damaged: BTreeMap<String, String>,
     /// The number of node files that the allocations were read from; `None` if the API server has the allocations.
     pub files: Option<usize>,
 }

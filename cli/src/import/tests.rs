@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tests the parser of foreign objects and the conversion. `cli/tests/cluster/import.rs` imports whole pools.
 
+mod damaged;
 mod grace;
 
 use super::plan::{PlanOptions, annotation, plan};

@@ -80,6 +80,7 @@ pub fn interpret(networks: Vec<Network>, pools: &[DynamicObject], reserved: &[Dy
         reserved: of_spaces,
         networks,
         refused,
+        damaged,
         files: None,
     }
 }

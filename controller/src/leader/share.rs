@@ -271,19 +271,12 @@ impl Leader {
                 self.report_shared_usage(accepted, block, used).await?;
             }
         }
-        let name = accepted.name.as_str();
-        let others: HashSet<String> = self
-            .blocks()
-            .iter()
-            .filter(|block| block.spec.pool != name || block.spec.state == BlockState::Shared)
-            .map(|block| block.name_any())
-            .collect();
-        self.empty.retain(|name, _| others.contains(name));
         Ok(())
     }
 
     /// Frees the empty shared blocks of pools that are gone. A later pool of the same name may exist: without an accepted spec,
-    /// because it conflicts with these blocks, or in another address space. They have no owner that would return them.
+    /// because it conflicts with these blocks, or in another address space. They have no owner that would return them. Forgets
+    /// blocks that are not shared any more.
     pub(super) async fn reconcile_lost_shared(&mut self) -> Result<(), ReconcileError> {
         let pools = self.context.pools.clone();
         let is_lost = |block: &&Arc<IpBlock>| {
@@ -294,10 +287,13 @@ impl Leader {
                 .is_ok_and(|spec| spec.is_none_or(|pool| !is_in(block, &pool.spec.address_space)))
         };
         let blocks = self.blocks();
-        let shared = blocks
+        let shared: Vec<&Arc<IpBlock>> = blocks
             .iter()
-            .filter(|block| block.spec.state == BlockState::Shared);
-        for block in shared.filter(is_lost) {
+            .filter(|block| block.spec.state == BlockState::Shared)
+            .collect();
+        let names: HashSet<String> = shared.iter().map(|block| block.name_any()).collect();
+        self.empty.retain(|name, _| names.contains(name));
+        for block in shared.into_iter().filter(is_lost) {
             let (Some(cidr), name) = (cidr_of(block), block.name_any()) else {
                 continue;
             };
@@ -348,8 +344,9 @@ impl Leader {
         Ok(())
     }
 
-    /// Frees a shared block that has been empty for the cooldown of `pool`, or for one observation period if that is longer. A gone node or a process without a lease may still use an address of it, and the next owner does not know
-    /// that. So the block waits until nodes probe the blocks that they claim.
+    /// Frees a shared block that has been empty for the cooldown of `pool`, or for one observation period if that is longer. A
+    /// gone node or a process without a lease may still use an address of it, and the next owner does not know that. So the block
+    /// waits until nodes probe the blocks that they claim.
     async fn free_if_empty(
         &mut self,
         pool: SharedPool<'_>,

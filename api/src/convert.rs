@@ -148,6 +148,12 @@ pub fn cidr_of(block: &IpBlock) -> Option<BlockCidr> {
     BlockCidr::of(block.spec.cidr.parse::<IpNetwork>().ok()?)
 }
 
+/// The addresses of a block, if the block belongs to the address space `space`. A pool that was created again under its name may
+/// have blocks of the earlier pool in another one.
+pub fn cidr_in(block: &IpBlock, space: &str) -> Option<BlockCidr> {
+    cidr_of(block).filter(|cidr| block.metadata.name.as_deref() == Some(cidr.name(space).as_str()))
+}
+
 /// The block that an address object names (`spec.block`), or `None` if the text is no network.
 pub fn named_block(address: &IpAddress) -> Option<BlockCidr> {
     BlockCidr::of(address.spec.block.parse::<IpNetwork>().ok()?)

@@ -5,7 +5,7 @@ use super::Leader;
 use super::conflicts::AddedAddresses;
 use api::accepted_pool::AcceptedPool;
 use api::block_layout::BlockCidr;
-use api::convert::cidr_of;
+use api::convert::cidr_in;
 use api::listing::{Listing, check, entry, with_intervals_of};
 use api::pool::number_after;
 use api::requests::{ApiError, ReconcileError, WriteResult};
@@ -170,14 +170,11 @@ impl Leader {
         }
     }
 
-    /// The blocks of a pool in an address space. A pool that was created again under its name may have blocks of the earlier pool in
-    /// another one.
+    /// The blocks of a pool in an address space.
     fn blocks_of(&self, pool: &str, space: &str) -> Vec<BlockCidr> {
         let blocks = self.blocks();
         let of_pool = blocks.iter().filter(|block| block.spec.pool == pool);
-        of_pool
-            .filter_map(|block| cidr_of(block).filter(|cidr| cidr.name(space) == block.name_any()))
-            .collect()
+        of_pool.filter_map(|block| cidr_in(block, space)).collect()
     }
 
     /// Finalizes a pool that is being deleted: its finalizer is removed once no block and no address of the pool is left.

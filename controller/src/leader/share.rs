@@ -12,7 +12,7 @@ use super::probes::enable_probes;
 use super::usage::{free_of_shared, objects_in, saturate};
 use api::accepted_pool::AcceptedPool;
 use api::block_layout::BlockCidr;
-use api::convert::{cidr_of, ip_in, now};
+use api::convert::{cidr_in, cidr_of, ip_in, now};
 use api::requests::{ReconcileError, WriteResult};
 use api::{BlockState, IpAddress, IpBlock, IpBlockStatus, IpPoolStatus};
 use batch::{Candidate, LastBatch};
@@ -110,11 +110,6 @@ pub(super) struct FreeAddresses {
     pub(super) unclaimed: u128,
     /// Free addresses of shared blocks.
     pub(super) shared: u128,
-}
-
-/// Whether the block lies in this address space. A pool that was created again may have blocks in another one.
-fn is_in(block: &IpBlock, space: &str) -> bool {
-    cidr_of(block).is_some_and(|cidr| cidr.name(space) == block.name_any())
 }
 
 impl Leader {
@@ -260,9 +255,9 @@ impl Leader {
         let space = &accepted.spec.address_space;
         let shared = blocks
             .iter()
-            .filter(|block| block.spec.state == BlockState::Shared && is_in(block, space));
-        for block in shared {
-            let Some(cidr) = cidr_of(block) else { continue };
+            .filter(|block| block.spec.state == BlockState::Shared)
+            .filter_map(|block| Some((block, cidr_in(block, space)?)));
+        for (block, cidr) in shared {
             let used = objects_in(&self.addresses, space, cidr).count();
             if used == 0 {
                 self.free_if_empty(SharedPool::of(accepted), block, cidr).await?;
@@ -284,8 +279,9 @@ impl Leader {
                 return true;
             };
             AcceptedPool::of(&pool)
-                .is_ok_and(|spec| spec.is_none_or(|pool| !is_in(block, &pool.spec.address_space)))
+                .is_ok_and(|spec| spec.is_none_or(|pool| cidr_in(block, &pool.spec.address_space).is_none()))
         };
+        let spaces: Vec<String> = self.spaces().iter().map(|space| space.name_any()).collect();
         let blocks = self.blocks();
         let shared: Vec<&Arc<IpBlock>> = blocks
             .iter()
@@ -294,12 +290,8 @@ impl Leader {
         let names: HashSet<String> = shared.iter().map(|block| block.name_any()).collect();
         self.empty.retain(|name, _| names.contains(name));
         for block in shared.into_iter().filter(is_lost) {
-            let (Some(cidr), name) = (cidr_of(block), block.name_any()) else {
-                continue;
-            };
-            let spaces = self.spaces();
-            let mut spaces = spaces.iter().map(|space| space.name_any());
-            let Some(space) = spaces.find(|space| is_in(block, space)) else {
+            let place = |space: &String| Some((cidr_in(block, space)?, space.clone()));
+            let Some((cidr, space)) = spaces.iter().find_map(place) else {
                 continue;
             };
             let pool = SharedPool {
@@ -310,7 +302,7 @@ impl Leader {
             if objects_in(&self.addresses, &space, cidr).count() == 0 {
                 self.free_if_empty(pool, block, cidr).await?;
             } else {
-                self.empty.remove(&name);
+                self.empty.remove(&block.name_any());
             }
         }
         Ok(())

@@ -151,6 +151,14 @@ impl Site {
         self.pools().delete(name, &DeleteParams::default()).await.unwrap();
     }
 
+    /// Deletes a pool and removes its finalizer, as a person may do while pods have addresses of it. Returns once it is gone.
+    pub async fn lose_pool(&self, name: &str) {
+        self.delete(name).await;
+        self.edit(name, json!({ "metadata": { "finalizers": null } }))
+            .await;
+        until("the pool is gone", async || self.has_no_pool().await).await;
+    }
+
     /// The blocks of a pool.
     pub async fn blocks(&self, pool: &str) -> Vec<IpBlock> {
         let all: Api<IpBlock> = Api::all(self.admin.clone());

@@ -406,10 +406,8 @@ async fn label(site: &Site, node: &str, labels: Value) {
 
 /// A person removes the finalizer of a pool whose deletion waits for a pod, and creates the pool again with this spec.
 async fn create_again(site: &Site, spec: Value) {
-    site.delete("rail0").await;
     let uid = site.pools().get("rail0").await.unwrap().uid();
-    site.edit("rail0", json!({ "metadata": { "finalizers": null } }))
-        .await;
+    site.lose_pool("rail0").await;
     site.pool("rail0", spec).await;
     assert_ne!(site.pools().get("rail0").await.unwrap().uid(), uid);
     until("the pool is judged", async || {
@@ -462,14 +460,6 @@ async fn a_pool_created_again_in_another_address_space_uses_no_block_of_the_earl
     assert_eq!(a.blocks("rail0", "draining"), [earlier], "{ip} lives");
 }
 
-/// A person deletes a pool and removes its finalizer while pods have addresses of it.
-async fn lose_pool(site: &Site) {
-    site.delete("rail0").await;
-    site.edit("rail0", json!({ "metadata": { "finalizers": null } }))
-        .await;
-    until("the pool is gone", async || site.has_no_pool().await).await;
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn the_object_of_an_address_of_a_lost_pool_is_deleted_after_del() {
     let (site, node) = Site::with_node().await;
@@ -479,7 +469,7 @@ async fn the_object_of_an_address_of_a_lost_pool_is_deleted_after_del() {
     until("the pool is here", async || !node.file("rail0").is_null()).await;
     let one = Attachment::of("one");
     node.add("rail0", &one);
-    lose_pool(&site).await;
+    site.lose_pool("rail0").await;
     node.wait_refused("rail0", &[115, 116]).await;
     node.del("rail0", &one);
     until("the object is deleted", async || {
@@ -502,7 +492,7 @@ async fn an_address_object_without_a_lease_is_deleted_though_its_pool_is_lost() 
         if !has_file {
             std::fs::remove_file(node.data().join("pools/rail0/pool.json")).unwrap();
         }
-        lose_pool(&site).await;
+        site.lose_pool("rail0").await;
         assert!(!site.addresses().await.is_empty());
         node.start();
         until("the object is deleted", async || {

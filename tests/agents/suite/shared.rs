@@ -261,10 +261,7 @@ async fn the_shared_block_of_a_lost_pool_is_deleted_after_its_pods() {
         nodes[0].add_soon("rail0", &pod(i)).await;
     }
     assert!(shared_blocks(&site).await > 0);
-    site.delete("rail0").await;
-    site.edit("rail0", json!({ "metadata": { "finalizers": null } }))
-        .await;
-    until("the pool is gone", async || site.has_no_pool().await).await;
+    site.lose_pool("rail0").await;
     assert!(shared_blocks(&site).await > 0, "pods have its addresses");
     (0..17).for_each(|i| nodes[0].del("rail0", &pod(i)));
     until("no block is left", async || site.blocks("rail0").await.is_empty()).await;

@@ -271,6 +271,7 @@ fn overlaps(snapshot: &Snapshot) -> Vec<Finding> {
     found
 }
 
+/// A block whose pool does not exist.
 fn homeless(block: &Block) -> Finding {
     let spec = &block.object.spec;
     let remedy = match spec.state {

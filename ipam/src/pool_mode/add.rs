@@ -45,10 +45,11 @@ pub(crate) fn add(pools: &Pools, call: &Call, owner: &Attachment, netns: &Path) 
         }
     }
     let asks = refusals.first().is_some_and(|refusal| may_rest(refusal.code));
-    if config.probes
-        && let Some(result) = early(pools, &order.tried, &config, (owner, &sandbox, asks))?
-    {
-        return Ok(result);
+    if config.probes {
+        match early(pools, &order.tried, &config, (owner, &sandbox, asks)) {
+            Ok(result) => return Ok(result),
+            Err(unknown) => refusals.extend(unknown),
+        }
     }
     Err(explained(&config.place, refusals))
 }
@@ -76,21 +77,28 @@ fn again(
     }
 }
 
-/// A resting address from the first pool of `tried` that has one.
+/// A resting address from the first pool of `tried` that has one. Without one: the errors of the pools of which it is not known
+/// whether an address rests.
 fn early(
     pools: &Pools,
     tried: &[PoolName],
     config: &PoolConfig,
     (owner, sandbox, asks): (&Attachment, &Sandbox, bool),
-) -> Result<Option<CniResult>, Error> {
+) -> Result<CniResult, Vec<Error>> {
+    let mut errors = Vec::new();
     for pool in tried {
-        match Attempt::new(pools, pool, config, owner, sandbox)?.run_early(asks) {
-            Ok(Some(result)) => return Ok(Some(result)),
+        let attempt = Attempt::new(pools, pool, config, owner, sandbox);
+        match attempt.and_then(|attempt| attempt.run_early(asks)) {
+            Ok(Some(result)) => return Ok(result),
             Ok(None) => {}
-            Err(error) => tracing::debug!(%pool, error = %error.msg, "cannot allocate a resting address"),
+            Err(error) if may_rest(error.code) => {}
+            Err(error) => errors.push(of_pool(
+                pool,
+                error.within("whether an address rests is not known"),
+            )),
         }
     }
-    Ok(None)
+    Err(errors)
 }
 
 /// Whether the agent may have refused because addresses of this node rest. After another refusal it is not asked again.

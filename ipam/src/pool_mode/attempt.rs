@@ -123,9 +123,9 @@ impl<'a> Attempt<'a> {
         };
         match self.try_now(&replies)? {
             Outcome::Done(result) => Ok(Some(result)),
-            Outcome::Ask(request, need) if request.verb == Verb::Allocate => {
+            Outcome::Ask(request, _) if request.verb == Verb::Allocate => {
                 let result = if asks {
-                    self.lease_early(&request, &need, &mut replies)
+                    self.lease_early(&request, &mut replies)
                 } else {
                     Ok(None)
                 };
@@ -139,16 +139,10 @@ impl<'a> Attempt<'a> {
     }
 
     /// Asks the agent once, and makes the lease from its answer.
-    fn lease_early(
-        &self,
-        request: &Request,
-        need: &AgentNeed,
-        replies: &mut AgentReplies,
-    ) -> Result<Option<CniResult>, Error> {
+    fn lease_early(&self, request: &Request, replies: &mut AgentReplies) -> Result<Option<CniResult>, Error> {
         let deadline = Instant::now() + self.pools.agent.limit;
         let reply = self.pools.agent.ask(request, deadline);
-        let Reply::Addresses { addresses } = reply.map_err(|e| need.refused(without_name(self.name, e)))?
-        else {
+        let Reply::Addresses { addresses } = reply.map_err(|e| without_name(self.name, e))? else {
             return Ok(None);
         };
         replies.grant(addresses);

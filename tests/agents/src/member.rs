@@ -51,8 +51,9 @@ fn error_of(answer: &Answer) -> Value {
 
 /// Whether the time of an ADD with this error was too short.
 pub fn is_out_of_time(error: &Value) -> bool {
-    let message = error["msg"].as_str().unwrap();
-    OUT_OF_TIME.iter().any(|(piece, _)| message.contains(piece))
+    let texts = ["msg", "details"].map(|key| error[key].as_str().unwrap_or_default());
+    let has = |piece: &str| texts.iter().any(|text| text.contains(piece));
+    OUT_OF_TIME.iter().any(|(piece, _)| has(piece))
 }
 
 /// A node with its agent and the plugin.

@@ -83,6 +83,29 @@ fn the_agent_is_asked_for_a_resting_address_if_all_are_taken() {
     assert_eq!(early, [false, false, true]);
 }
 
+/// "exhausted" alone would send a person to the ranges of the pool, although the API server is what does not answer.
+#[test]
+fn the_error_of_an_exhausted_pool_contains_why_no_resting_address_was_found() {
+    let fixture = per_address();
+    let agent = Agent::start(&fixture, |request| {
+        Some(match (request.verb, request.early) {
+            (Verb::Allocate, false) => refused(Code::EXHAUSTED, "pool rail0 is exhausted"),
+            (Verb::Allocate, true) => refused(
+                Code::API_UNREACHABLE,
+                "pool rail0: the API server does not answer",
+            ),
+            _ => Reply::Done,
+        })
+    });
+    let error = add(&fixture, "a").unwrap_err();
+    assert_eq!(error.code, Code::EXHAUSTED);
+    assert!(error.msg.contains("is exhausted"), "{error}");
+    let why = "pool rail0: whether an address rests is not known: the API server does not answer";
+    assert!(error.details.contains(why), "{error:?}");
+    assert_eq!(fixture.names("asking"), [""; 0]);
+    drop(agent);
+}
+
 /// A hanging agent would cost each ADD its time limit twice.
 #[test]
 fn an_agent_that_did_not_refuse_for_want_of_addresses_is_not_asked_again() {

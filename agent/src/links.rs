@@ -15,13 +15,11 @@ use crate::agent::{Agent, event};
 use crate::config::LinkScope;
 use api::deadline::Deadline;
 use api::recorder::NewEvent;
-use common::netlink::is_representor_port;
+use common::netlink::{self, LinkInfo, OperState};
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::ObjectReference;
 use rtnetlink::packet_core::NetlinkPayload;
-use rtnetlink::packet_route::link::{
-    InfoBond, InfoData, LinkAttribute, LinkExtentMask, LinkFlags, LinkInfo, LinkLayerType, LinkMessage, State,
-};
+use rtnetlink::packet_route::link::{LinkExtentMask, LinkMessage};
 use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
 use rtnetlink::{MulticastGroup, new_multicast_connection};
 use std::collections::HashMap;
@@ -99,8 +97,9 @@ async fn listen_once(
     let mut all = list.execute();
     let mut there = HashMap::new();
     while let Some(message) = all.try_next().await? {
-        if let Some(link) = read(&message, &agent.config.links) {
-            there.insert(message.header.index, link);
+        let index = message.header.index;
+        if let Some(link) = read(message, &agent.config.links) {
+            there.insert(index, link);
         }
     }
     let before = std::mem::replace(known, there);
@@ -119,7 +118,7 @@ async fn listen_once(
     changed.notify_one();
     while let Some((message, _)) = messages.next().await {
         match message.payload {
-            NetlinkPayload::InnerMessage(message) => listener.receive(&message, known),
+            NetlinkPayload::InnerMessage(message) => listener.receive(message, known),
             NetlinkPayload::Overrun(_) => return Ok(()),
             _ => {}
         }
@@ -140,45 +139,19 @@ fn is_of_link(message: &LinkMessage) -> bool {
 /// Reads physical ports and bonds, to which pods' links are attached. Other links are created and deleted with pods or, as
 /// representors, with functions, and count only if `scope` names them. That holds for an IPoIB child too, which ADD creates on the
 /// host for a moment.
-fn read(message: &LinkMessage, scope: &LinkScope) -> Option<Link> {
-    let mut link = Link {
-        name: String::new(),
-        enabled: message.header.flags.contains(LinkFlags::Up),
-        up: false,
-        active: None,
+fn read(message: LinkMessage, scope: &LinkScope) -> Option<Link> {
+    let link = netlink::Link::decode(message);
+    let counts = ports::is_hardware_or_bond(&link) && !link.is_representor();
+    let active = match link.info {
+        LinkInfo::Bond { active, .. } => active,
+        _ => None,
     };
-    let mut kind = None;
-    let (mut is_representor, mut is_child) = (false, false);
-    for attribute in &message.attributes {
-        match attribute {
-            LinkAttribute::IfName(name) => link.name.clone_from(name),
-            LinkAttribute::OperState(state) => link.up = *state == State::Up,
-            LinkAttribute::Link(parent) => is_child = ![0, message.header.index].contains(parent),
-            LinkAttribute::PhysPortName(name) => is_representor = is_representor_port(name),
-            LinkAttribute::LinkInfo(infos) => {
-                for info in infos {
-                    match info {
-                        LinkInfo::Kind(value) => kind = Some(value.to_string()),
-                        LinkInfo::Data(InfoData::Bond(values)) => {
-                            link.active = values.iter().find_map(|value| match value {
-                                InfoBond::ActivePort(index) => Some(*index).filter(|index| *index != 0),
-                                _ => None,
-                            });
-                        }
-                        _ => {}
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-    let layer = message.header.link_layer_type;
-    let fabric = layer == LinkLayerType::Infiniband || layer == LinkLayerType::Ether;
-    let hardware_or_bond = kind
-        .as_deref()
-        .is_none_or(|kind| kind == "bond" || kind == "ipoib");
-    let counts = fabric && hardware_or_bond && !is_representor && !is_child;
-    (counts || scope.names([link.name.as_str()])).then_some(link)
+    (counts || scope.names([link.name.as_str()])).then_some(Link {
+        name: link.name,
+        enabled: link.up,
+        up: link.oper_state == OperState::Up,
+        active,
+    })
 }
 
 /// The changes from `before` to `now`. `known` has the names of links.
@@ -219,17 +192,17 @@ fn changes(before: &Link, now: &Link, known: &HashMap<u32, Link>) -> Vec<NewEven
 
 impl Listener<'_> {
     /// Updates `known` by a message of the kernel, and reports what the message changes.
-    fn receive(&self, message: &RouteNetlinkMessage, known: &mut HashMap<u32, Link>) {
+    fn receive(&self, message: RouteNetlinkMessage, known: &mut HashMap<u32, Link>) {
         match message {
-            RouteNetlinkMessage::NewLink(message) if is_of_link(message) => self.update(message, known),
-            RouteNetlinkMessage::DelLink(message) if is_of_link(message) => {
+            RouteNetlinkMessage::NewLink(message) if is_of_link(&message) => self.update(message, known),
+            RouteNetlinkMessage::DelLink(message) if is_of_link(&message) => {
                 self.remove(message.header.index, known);
             }
             _ => {}
         }
     }
 
-    fn update(&self, message: &LinkMessage, known: &mut HashMap<u32, Link>) {
+    fn update(&self, message: LinkMessage, known: &mut HashMap<u32, Link>) {
         let index = message.header.index;
         let Some(now) = read(message, &self.agent.config.links) else {
             // A link that `--links` named may have another name now.

@@ -26,7 +26,7 @@ pub use route::carrier::CARRIER_POLL;
 pub use route::entry::{RouteEntry, TABLE_MAIN};
 pub use route::kind::{AddrGenMode, BondMode, FailOverMac, IpoibMode, IpvlanMode, MacvlanMode, ModeError};
 pub use route::limits::PacketLimits;
-pub use route::link::{IPV6_MIN_MTU, Link, LinkInfo, LinkLayer, OperState, is_representor_port};
+pub use route::link::{IPV6_MIN_MTU, Link, LinkInfo, LinkLayer, OperState};
 pub use route::new_link::{Ipv4Settings, LinkChange, NewLink, NewLinkKind};
 pub use route::rule::Rule;
 pub use route::saved::{Carried, Saved};

@@ -7,7 +7,9 @@ use clap::Parser;
 use futures::FutureExt;
 use kube::runtime::reflector::store;
 use prometheus_client::registry::Registry;
-use rtnetlink::packet_route::link::InfoKind;
+use rtnetlink::packet_route::link::{
+    BondMode, InfoBond, InfoData, InfoKind, LinkAttribute, LinkFlags, LinkInfo as Info, LinkLayerType, State,
+};
 
 fn message(name: &str, layer: LinkLayerType, kind: Option<InfoKind>, up: bool) -> LinkMessage {
     let mut message = LinkMessage::default();
@@ -20,7 +22,7 @@ fn message(name: &str, layer: LinkLayerType, kind: Option<InfoKind>, up: bool) -
     if let Some(kind) = kind {
         message
             .attributes
-            .push(LinkAttribute::LinkInfo(vec![LinkInfo::Kind(kind)]));
+            .push(LinkAttribute::LinkInfo(vec![Info::Kind(kind)]));
     }
     message
 }
@@ -61,14 +63,14 @@ fn is_child_watched(scope: &LinkScope) -> bool {
     let mut child = message("rdma0123456789", LinkLayerType::Infiniband, Some(kind), false);
     child.header.index = 7;
     child.attributes.push(LinkAttribute::Link(4));
-    read(&child, scope).is_some()
+    read(child, scope).is_some()
 }
 
 #[test]
 fn ports_and_bonds_are_watched_and_links_of_pods_are_not() {
     let ether = LinkLayerType::Ether;
     let infiniband = LinkLayerType::Infiniband;
-    let watched = |layer, kind| read(&message("a", layer, kind, true), &LinkScope::Rdma).is_some();
+    let watched = |layer, kind| read(message("a", layer, kind, true), &LinkScope::Rdma).is_some();
     assert!(watched(ether, None));
     assert!(watched(infiniband, None));
     assert!(watched(infiniband, Some(InfoKind::Other("ipoib".to_owned()))));
@@ -93,7 +95,7 @@ fn a_representor_is_watched_only_by_name() {
         let mut message = message("eth7", LinkLayerType::Ether, None, true);
         let port = LinkAttribute::PhysPortName(port.to_owned());
         message.attributes.push(port);
-        read(&message, scope).is_some()
+        read(message, scope).is_some()
     };
     assert!(is_watched("p0", &LinkScope::Rdma));
     assert!(!is_watched("pf0vf3", &LinkScope::Rdma));
@@ -105,21 +107,24 @@ fn a_representor_is_watched_only_by_name() {
 fn the_active_port_of_a_bond_is_read() {
     let mut bond_message = message("ibbond0", LinkLayerType::Infiniband, None, true);
     bond_message.attributes.push(LinkAttribute::LinkInfo(vec![
-        LinkInfo::Kind(InfoKind::Bond),
-        LinkInfo::Data(InfoData::Bond(vec![InfoBond::ActivePort(5)])),
+        Info::Kind(InfoKind::Bond),
+        Info::Data(InfoData::Bond(vec![
+            InfoBond::Mode(BondMode::ActiveBackup),
+            InfoBond::ActivePort(5),
+        ])),
     ]));
-    assert_eq!(read(&bond_message, &LinkScope::Rdma), Some(bond(Some(5))));
+    assert_eq!(read(bond_message, &LinkScope::Rdma), Some(bond(Some(5))));
 }
 
 #[test]
 fn a_lost_carrier_is_a_warning_event_and_a_returned_carrier_is_not() {
     let up = read(
-        &message("ib0", LinkLayerType::Infiniband, None, true),
+        message("ib0", LinkLayerType::Infiniband, None, true),
         &LinkScope::Rdma,
     )
     .unwrap();
     let down = read(
-        &message("ib0", LinkLayerType::Infiniband, None, false),
+        message("ib0", LinkLayerType::Infiniband, None, false),
         &LinkScope::Rdma,
     )
     .unwrap();
@@ -162,10 +167,10 @@ fn a_repeated_link_state_is_no_change() {
 #[test]
 fn a_link_set_down_by_an_administrator_causes_no_event() {
     let infiniband = LinkLayerType::Infiniband;
-    let up = read(&message("ib0", infiniband, None, true), &LinkScope::Rdma).unwrap();
+    let up = read(message("ib0", infiniband, None, true), &LinkScope::Rdma).unwrap();
     let mut down_message = message("ib0", infiniband, None, false);
     down_message.header.flags = LinkFlags::empty();
-    let down = read(&down_message, &LinkScope::Rdma).unwrap();
+    let down = read(down_message, &LinkScope::Rdma).unwrap();
     assert_eq!(notes(&up, &down), []);
 }
 
@@ -174,7 +179,7 @@ fn a_link_that_matches_a_pattern_is_watched_whatever_its_kind() {
     let scope = "rail*".parse().unwrap();
     let watched = |name| {
         read(
-            &message(name, LinkLayerType::Ether, Some(InfoKind::Veth), true),
+            message(name, LinkLayerType::Ether, Some(InfoKind::Veth), true),
             &scope,
         )
         .is_some()
@@ -236,7 +241,7 @@ impl Scene {
             events,
         };
         for message in messages {
-            listener.receive(&message, &mut self.known);
+            listener.receive(message, &mut self.known);
         }
         std::iter::from_fn(|| queue.try_recv().ok())
             .map(|event| event.note)
@@ -267,8 +272,11 @@ fn hardware(index: u32, name: &str, up: bool) -> LinkMessage {
 fn bond_of_port_4() -> LinkMessage {
     let mut bond = hardware(7, "bond0", true);
     bond.attributes.push(LinkAttribute::LinkInfo(vec![
-        LinkInfo::Kind(InfoKind::Bond),
-        LinkInfo::Data(InfoData::Bond(vec![InfoBond::ActivePort(4)])),
+        Info::Kind(InfoKind::Bond),
+        Info::Data(InfoData::Bond(vec![
+            InfoBond::Mode(BondMode::ActiveBackup),
+            InfoBond::ActivePort(4),
+        ])),
     ]));
     bond
 }

@@ -212,12 +212,14 @@ impl Link {
         self.kind.as_deref() == Some("vrf")
     }
 
-    /// Whether it is a representor ([`is_representor_port`]).
+    /// Whether it is a representor: a link of an adapter in switchdev mode that reaches only the physical function, virtual
+    /// function or subfunction that it represents.
     pub fn is_representor(&self) -> bool {
         self.phys_port_name.as_deref().is_some_and(is_representor_port)
     }
 
-    pub(super) fn decode(message: LinkMessage) -> Self {
+    /// The link that `message` describes.
+    pub fn decode(message: LinkMessage) -> Self {
         let header = &message.header;
         let mut link = Self::new(header.index, "", LinkLayer::decode(header.link_layer_type));
         link.up = header.flags.contains(LinkFlags::Up);
@@ -369,13 +371,12 @@ fn addr_gen_mode(families: &[AfSpecUnspec]) -> Option<AddrGenMode> {
     })
 }
 
-/// Whether the link with this `IFLA_PHYS_PORT_NAME` is a representor: a link of an adapter in switchdev mode that reaches only
-/// the physical function, virtual function or subfunction that it represents. Such a link has `pf0`, `pf0vf3` or `pf0sf4` as
-/// name of its port, also after the number of a controller (`c1pf0vf3`) or port (`p0pf0vf3`). The uplink has `p0`.
+/// Whether the link with this `IFLA_PHYS_PORT_NAME` is a representor. Such a link has `pf0`, `pf0vf3` or `pf0sf4` as name of its
+/// port, also after the number of a controller (`c1pf0vf3`) or port (`p0pf0vf3`). The uplink has `p0`.
 ///
 /// Source: `__devlink_port_phys_port_name_get` in `net/devlink/port.c`, `efx_ef100_rep_get_phys_port_name` in
 /// `drivers/net/ethernet/sfc/ef100_rep.c`.
-pub fn is_representor_port(name: &str) -> bool {
+fn is_representor_port(name: &str) -> bool {
     let Some((_, function)) = name.rsplit_once("pf") else {
         return false;
     };

@@ -27,6 +27,10 @@ use tokio::time::{Instant, MissedTickBehavior};
 /// The number of requests that are handled at the same time. Others wait in the socket's queue.
 const MAX_REQUESTS: usize = 1024;
 
+/// How long a connection may last. After [`LIMIT`] the plugin still gets an answer: a connection that the agent closes without one
+/// looks like an agent that has died.
+const CONNECTION_LIMIT: Duration = LIMIT.saturating_mul(2);
+
 /// The part of a plugin's time that may pass while waiting for other nodes. The rest is enough for the plugin's next request.
 const SHARING_WAIT: f64 = 0.6;
 
@@ -91,8 +95,8 @@ pub(crate) async fn run(
         let (agent, reconcilers) = (agent.clone(), reconcilers.clone());
         supervisor.spawn_brief("plugin request", async move {
             let _permit = permit;
-            if let Err(e) = tokio::time::timeout(LIMIT, handle_connection(stream, &agent, &reconcilers)).await
-            {
+            let connection = handle_connection(stream, &agent, &reconcilers);
+            if let Err(e) = tokio::time::timeout(CONNECTION_LIMIT, connection).await {
                 tracing::debug!(error = %e, "plugin connection timed out");
             }
         });
@@ -134,7 +138,7 @@ async fn handle_connection(stream: UnixStream, agent: &Agent, reconcilers: &Reco
                 Reply::refused(Error::new(Code::DECODE, msg))
             }
             Ok(request) => {
-                let reply = ask_reconciler(&request, asked, agent, reconcilers).await;
+                let reply = in_time(asked, ask_reconciler(&request, asked, agent, reconcilers)).await;
                 agent.metrics.answered_in(request.verb, asked.elapsed());
                 reply
             }
@@ -145,6 +149,18 @@ async fn handle_connection(stream: UnixStream, agent: &Agent, reconcilers: &Reco
         // A client that does not wait for the reply is gone by now.
         let _ = writer.write_all(&text).await;
     }
+}
+
+/// The reply, or a refusal once [`LIMIT`] has passed since the request was `asked`. The reconciler then skips the request.
+async fn in_time(asked: Instant, reply: impl Future<Output = Reply>) -> Reply {
+    let reply = tokio::time::timeout_at(asked + LIMIT, reply).await;
+    reply.unwrap_or_else(|_| {
+        let msg = format!(
+            "no answer within {} ms: the agent was busy with earlier requests; try again",
+            LIMIT.as_millis()
+        );
+        Reply::refused(Error::new(Code::TRY_AGAIN, msg))
+    })
 }
 
 /// Rejects a pool that neither the API server nor this node's files have. The name comes from a network, which tenants may write.

@@ -18,3 +18,21 @@ async fn a_pool_is_unknown_only_after_the_first_list() {
     assert_eq!(exists(|| false, || false, limit).await, None);
     assert!(Instant::now() >= limit);
 }
+
+/// Without an answer, the plugin would report that the agent does not run.
+#[tokio::test]
+async fn a_plugin_whose_request_was_not_handled_in_time_gets_an_answer() {
+    const {
+        assert!(
+            CONNECTION_LIMIT.as_millis() > LIMIT.as_millis(),
+            "the answer can still be sent"
+        )
+    }
+    let asked = Instant::now().checked_sub(LIMIT).unwrap();
+    let error = in_time(asked, std::future::pending())
+        .await
+        .accepted()
+        .unwrap_err();
+    assert_eq!(error.code, Code::TRY_AGAIN);
+    assert!(error.msg.contains("no answer within 5000 ms"), "{}", error.msg);
+}

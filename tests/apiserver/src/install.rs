@@ -137,9 +137,9 @@ pub async fn enforced(server: &Server, admin: &Client, namespace: &str) {
     agent.leave_within(admin, namespace).await.unwrap();
 }
 
-/// Waits until `holds` returns true, for at most a minute.
+/// Waits until `holds` returns true, for at most three minutes.
 pub async fn until(what: &str, holds: impl AsyncFnMut() -> bool) {
-    until_within(Duration::from_secs(60), what, holds).await;
+    until_within(Duration::from_secs(180), what, holds).await;
 }
 
 /// As [`until`], within `limit`.

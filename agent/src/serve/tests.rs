@@ -26,7 +26,7 @@ async fn a_plugin_whose_request_was_not_handled_in_time_gets_an_answer() {
         assert!(
             CONNECTION_LIMIT.as_millis() > LIMIT.as_millis(),
             "the answer can still be sent"
-        )
+        );
     }
     let asked = Instant::now().checked_sub(LIMIT).unwrap();
     let error = in_time(asked, std::future::pending())

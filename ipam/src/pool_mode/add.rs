@@ -87,8 +87,11 @@ fn early(
 ) -> Result<CniResult, Vec<Error>> {
     let mut errors = Vec::new();
     for pool in tried {
-        let attempt = Attempt::new(pools, pool, config, owner, sandbox);
-        match attempt.and_then(|attempt| attempt.run_early(asks)) {
+        // The pool's refusal has this error already.
+        let Ok(attempt) = Attempt::new(pools, pool, config, owner, sandbox) else {
+            continue;
+        };
+        match attempt.run_early(asks) {
             Ok(Some(result)) => return Ok(result),
             Ok(None) => {}
             Err(error) if may_rest(error.code) => {}

@@ -115,15 +115,18 @@ impl<'a> Attempt<'a> {
     }
 
     /// Makes the lease from resting addresses of this node. `asks`: whether the agent may be asked for resting addresses that
-    /// are objects.
+    /// are objects. `None` if there is none, or if the request fails as it did before this attempt.
+    ///
+    /// # Errors
+    /// Those of the request to the agent.
     pub(super) fn run_early(&self, asks: bool) -> Result<Option<CniResult>, Error> {
         let mut replies = AgentReplies {
             early: true,
             ..AgentReplies::default()
         };
-        match self.try_now(&replies)? {
-            Outcome::Done(result) => Ok(Some(result)),
-            Outcome::Ask(request, _) if request.verb == Verb::Allocate => {
+        match self.try_now(&replies) {
+            Ok(Outcome::Done(result)) => Ok(Some(result)),
+            Ok(Outcome::Ask(request, _)) if request.verb == Verb::Allocate => {
                 let result = if asks {
                     self.lease_early(&request, &mut replies)
                 } else {
@@ -134,7 +137,7 @@ impl<'a> Attempt<'a> {
                 }
                 result
             }
-            Outcome::Ask(..) => Ok(None),
+            Ok(Outcome::Ask(..)) | Err(_) => Ok(None),
         }
     }
 

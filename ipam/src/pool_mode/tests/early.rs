@@ -106,6 +106,18 @@ fn the_error_of_an_exhausted_pool_contains_why_no_resting_address_was_found() {
     drop(agent);
 }
 
+#[test]
+fn the_error_of_a_request_that_no_resting_address_could_meet_says_nothing_of_them() {
+    let fixture = fixture(&pool("rail0", &["10.0.0.32/30"]));
+    let outside = json!({PROBES: true, "runtimeConfig": {"ips": ["192.0.2.1"]}});
+    let added = fixture
+        .plugin
+        .add(&fixture.call(&outside), &attachment("a"), Path::new("/netns"));
+    let error = added.unwrap_err();
+    assert_eq!(error.code, Code::ADDRESS_OUTSIDE);
+    assert_eq!(error.details, "", "{error:?}");
+}
+
 /// A hanging agent would cost each ADD its time limit twice.
 #[test]
 fn an_agent_that_did_not_refuse_for_want_of_addresses_is_not_asked_again() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A node with its agent and its plugin.
 
-use apiserver::install::until;
+use apiserver::install::{LIMIT, until};
 use apiserver::{Identity, Proxy, Server};
 use kube::config::Kubeconfig;
 use serde_json::{Value, json};
@@ -13,9 +13,6 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tests::version::{Version, environment};
 use tests::{Answer, Call, Daemon, daemon};
-
-/// How long a helper repeats ADD. Only a hang takes longer.
-const LIMIT: Duration = Duration::from_secs(180);
 
 /// The errors of an ADD whose time was too short: a piece of the text, and the file that has it. The plugin waits five seconds for the
 /// agent, and the agent four for the API server, so each ADD that needs them may get one on a busy machine. A runtime repeats such an

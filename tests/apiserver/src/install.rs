@@ -137,9 +137,12 @@ pub async fn enforced(server: &Server, admin: &Client, namespace: &str) {
     agent.leave_within(admin, namespace).await.unwrap();
 }
 
-/// Waits until `holds` returns true, for at most three minutes.
+/// How long a test waits for a state or repeats ADD. Only a hang takes longer.
+pub const LIMIT: Duration = Duration::from_secs(180);
+
+/// Waits until `holds` returns true, for at most [`LIMIT`].
 pub async fn until(what: &str, holds: impl AsyncFnMut() -> bool) {
-    until_within(Duration::from_secs(180), what, holds).await;
+    until_within(LIMIT, what, holds).await;
 }
 
 /// As [`until`], within `limit`.

@@ -343,34 +343,54 @@ fn file_name(attachment: &Attachment) -> String {
 
 /// The names in a directory, sorted; empty if it does not exist.
 fn names(dir: &Path) -> Result<Vec<OsString>, Error> {
-    let files = match fs::read_dir(dir) {
-        Ok(files) => files,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(e) => return Err(io_error("list", dir, e)),
-    };
-    let name = |file: io::Result<fs::DirEntry>| Ok(file.map_err(|e| io_error("list", dir, e))?.file_name());
-    let mut names = files.map(name).collect::<Result<Vec<_>, Error>>()?;
+    let mut names = each_name(dir).collect::<Result<Vec<_>, Error>>()?;
     names.sort();
     Ok(names)
 }
 
-/// The journal entries of the attachments that have a file `NETWORK/CONTAINER@IFNAME` below `root`. Each step of the
-/// iterator reads one file.
-fn named_below<'s>(state: &'s Path, root: &Path) -> Result<impl Iterator<Item = Written> + use<'s>, Error> {
-    let mut found = Vec::new();
-    for network in names(root)?.iter().filter_map(|name| name.to_str()) {
-        let files = names(&root.join(network))?;
-        let attachments = files.iter().filter_map(|name| attachment_of(name.to_str()?));
-        found.extend(attachments.map(|attachment| (network.to_owned(), attachment)));
-    }
-    Ok(found.into_iter().filter_map(move |(network, attachment)| {
-        let intent = Journal::new(state, &network).peek(&attachment)?;
-        Some(Written {
-            network,
-            attachment,
-            intent,
+/// The names in a directory, in the order of the file system; none if it does not exist. A caller that needs only the first
+/// ones does not wait for the others.
+fn each_name(dir: &Path) -> impl Iterator<Item = Result<OsString, Error>> + use<> {
+    let dir = dir.to_owned();
+    let (files, failure) = match fs::read_dir(&dir) {
+        Ok(files) => (Some(files), None),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => (None, None),
+        Err(e) => (None, Some(Err(io_error("list", &dir, e)))),
+    };
+    let name = move |file: io::Result<fs::DirEntry>| {
+        #[cfg(test)]
+        tests::count_name();
+        Ok(file.map_err(|e| io_error("list", &dir, e))?.file_name())
+    };
+    failure.into_iter().chain(files.into_iter().flatten().map(name))
+}
+
+/// The journal entries of the attachments that have a file `NETWORK/CONTAINER@IFNAME` below `root`, in the order of the
+/// file system. Each step of the iterator reads one file.
+fn named_below<'s>(
+    state: &'s Path,
+    root: &Path,
+) -> Result<impl Iterator<Item = Result<Written, Error>> + use<'s>, Error> {
+    let root = root.to_owned();
+    let networks = names(&root)?
+        .into_iter()
+        .filter_map(|name| name.into_string().ok());
+    Ok(networks.flat_map(move |network| {
+        each_name(&root.join(&network)).filter_map(move |name| match name {
+            Ok(name) => Some(Ok(written_of(state, &network, attachment_of(name.to_str()?)?)?)),
+            Err(e) => Some(Err(e)),
         })
     }))
+}
+
+/// The journal entry of `attachment`, if it has an intent.
+fn written_of(state: &Path, network: &str, attachment: Attachment) -> Option<Written> {
+    let intent = Journal::new(state, network).peek(&attachment)?;
+    Some(Written {
+        network: network.to_owned(),
+        attachment,
+        intent,
+    })
 }
 
 /// Creates the empty file at `place` below `root`, with its directories.

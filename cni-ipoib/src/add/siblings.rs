@@ -143,10 +143,11 @@ impl<'s> Siblings<'s> {
             self.links(kernel)?
         };
         let parent = Parent::of(kernel, master, new)?;
-        let own = links.iter().filter_map(|link| parent.own_child(link));
-        let of_pods = on_parent(self.state, &parent.name)?.filter(|of| parent.has(of) && of.lives());
-        let of_pods = of_pods.filter_map(|of| Some((Kind::of_intent(&of.intent)?, format!("that of {of}"))));
-        for (old, whose) in own.chain(of_pods) {
+        let own = links.iter().filter_map(|link| parent.own_child(link)).map(Ok);
+        let of_pods = on_parent(self.state, &parent.name)?;
+        let of_pods = of_pods.filter_map(|of| of.map(|of| parent.child_of(&of)).transpose());
+        for found in own.chain(of_pods) {
+            let (old, whose) = found?;
             match new.fits(old) {
                 Some(true) => break,
                 Some(false) => return Err(refusal(new, old, &parent.name, &whose)),
@@ -194,6 +195,12 @@ impl Parent {
         let is_child = link.parent == Some(self.index) && link.parent_netnsid == self.netnsid;
         let kind = Kind::of_link(link).filter(|_| is_child)?;
         Some((kind, format!("{} of this node", link.name)))
+    }
+
+    /// The child of the attachment `of`, if its pod lives and it is one of this parent, and its description.
+    fn child_of(&self, of: &Written) -> Option<(Kind, String)> {
+        let kind = Kind::of_intent(&of.intent).filter(|_| self.has(of) && of.lives())?;
+        Some((kind, format!("that of {of}")))
     }
 
     /// Whether the child of `of` is on this parent, and not on an earlier link of that name.

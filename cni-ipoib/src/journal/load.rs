@@ -88,14 +88,15 @@ pub(crate) fn loads(state: &Path, container: Option<&ContainerId>) -> BTreeMap<S
     loads
 }
 
-/// The journal entries of the attachments on `parent`, of every network. Each step of the iterator reads one file.
+/// The journal entries of the attachments on `parent`, of every network. Each step of the iterator reads one file, and not
+/// the names of the others.
 ///
 /// # Errors
 /// [`Error::Io`]: a directory cannot be listed.
 pub(crate) fn on_parent<'s>(
     state: &'s Path,
     parent: &str,
-) -> Result<impl Iterator<Item = Written> + use<'s>, Error> {
+) -> Result<impl Iterator<Item = Result<Written, Error>> + use<'s>, Error> {
     named_below(state, &state.join(PARENTS).join(parent))
 }
 

@@ -115,11 +115,15 @@ impl Markers {
     }
 }
 
-/// The journal entries of every network that took this from the host. Takes no locks, as [`written`].
+/// The journal entries of every network that took this from the host, sorted by network and attachment. Takes no locks, as
+/// [`written`].
 pub(crate) fn takers(state: &Path, taken: Taken) -> Result<Vec<Written>, Error> {
     create_markers(state, taken)?;
     let all = named_below(state, &state.join(taken.directory()))?;
-    Ok(all.filter(|of| taken.is_in(&of.intent)).collect())
+    let mut takers = all.collect::<Result<Vec<_>, Error>>()?;
+    takers.retain(|of| taken.is_in(&of.intent));
+    takers.sort_by(|a, b| (&a.network, &a.attachment).cmp(&(&b.network, &b.attachment)));
+    Ok(takers)
 }
 
 /// Creates the directory of markers if it does not exist. Earlier releases wrote no markers, so all files are

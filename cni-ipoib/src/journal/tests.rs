@@ -10,10 +10,23 @@ use tempfile::TempDir;
 thread_local! {
     /// The number of attachment files that this thread has read.
     static READS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+    /// The number of names that this thread has read from directories.
+    static NAMES: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
 pub(super) fn count_read() {
     READS.with(|reads| reads.set(reads.get() + 1));
+}
+
+pub(super) fn count_name() {
+    NAMES.with(|names| names.set(names.get() + 1));
+}
+
+/// The number of names that `work` reads from directories.
+pub(crate) fn names_of<T>(work: impl FnOnce() -> T) -> usize {
+    let before = NAMES.with(std::cell::Cell::get);
+    work();
+    NAMES.with(std::cell::Cell::get) - before
 }
 
 /// The result of `work`, and the number of attachment files that it reads.

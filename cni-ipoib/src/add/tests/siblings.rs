@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::device::fixture::{WAYS, fixture};
-use crate::journal::tests::reads_of;
+use crate::journal::tests::{names_of, reads_of};
 use serde_json::Value;
 
 /// Keys for a child of `ens1`, in the mode of an ipvlan child or of a macvlan child.
@@ -152,7 +152,7 @@ fn children_of_one_kind_share_their_parent() {
 }
 
 #[test]
-fn an_add_reads_one_file_of_many_attachments_on_its_parent() {
+fn an_add_reads_one_name_and_file_of_many_attachments_on_its_parent() {
     for mode in ["l2", "bridge"] {
         let fixture = with_child(mode);
         let intent = fixture.entry("c1").intent.clone().unwrap();
@@ -161,13 +161,16 @@ fn an_add_reads_one_file_of_many_attachments_on_its_parent() {
             entry.begin(intent.clone()).unwrap();
             entry.finish().unwrap();
         }
-        let reads = |master: &str| {
+        let read = |master: &str| {
             let mut keys = keys(mode);
             keys["master"] = json!(master);
-            let reads = reads_of(|| fixture.add_with("c2", &keys)).1;
+            let mut files = 0;
+            let names = names_of(|| files = reads_of(|| fixture.add_with("c2", &keys)).1);
             fixture.del("c2").unwrap();
-            reads
+            (names, files)
         };
-        assert_eq!(reads("ens1") - reads("ens2"), 1, "{mode}");
+        let (busy, free) = (read("ens1"), read("ens2"));
+        // The names are that of the network and that of an attachment.
+        assert_eq!((busy.0 - free.0, busy.1 - free.1), (2, 1), "{mode}");
     }
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How long the addresses of a gone node stay unused. Agent and controller have the same flags.
 //!
-//! Invariant: a process that judges a block waits for the longer one of two quarantines: its own, and the one in force
-//! when the block's owner claimed it. For an address object its own counts: no node allocates
-//! such an address from its file alone.
+//! Invariant: a process that judges an object waits for the longer one of two quarantines: its own, and the one that the object
+//! records. A block records that of its owner when it claimed the block, an address that of the controller that marked it as
+//! orphaned.
 
 use block::orphan::Quarantine;
 use clap::Args;
@@ -89,11 +89,11 @@ impl Quarantines {
         }
     }
 
-    /// How long an object of a gone node must stay unchanged. `claimed` is the quarantine in seconds that was in force
-    /// when the owner claimed the object. The longer one counts, because the owner's file may still carry the old one.
-    pub fn of(&self, claimed: Option<i64>) -> Quarantine {
-        let claimed = claimed.and_then(|seconds| u64::try_from(seconds).ok());
-        let unused = self.unused.max(Duration::from_secs(claimed.unwrap_or_default()));
+    /// How long an object of a gone node must stay unchanged. `recorded` is the quarantine in seconds that the object records.
+    /// The longer one counts, because the file of a block's owner may still carry the old one.
+    pub fn of(&self, recorded: Option<i64>) -> Quarantine {
+        let recorded = recorded.and_then(|seconds| u64::try_from(seconds).ok());
+        let unused = self.unused.max(Duration::from_secs(recorded.unwrap_or_default()));
         Quarantine {
             unused,
             in_use: match self.in_use {

@@ -14,6 +14,7 @@ use crate::liveness::{Conclusion, Namespace, PodState, conclude, final_phase};
 use api::accepted_pool::AcceptedPool;
 use api::block_layout::address_name;
 use api::convert::owner;
+use api::flags::DaemonFlags;
 use api::requests::{ReconcileError, Requests, WriteResult};
 use api::{AddressState, IpAddress};
 use block::owner::NodeIdentity;
@@ -449,22 +450,11 @@ impl GarbageCollector {
                 continue;
             }
             let suspected = self.observed.addresses.observe(&key, Instant::now());
-            if suspected >= self.observation_of(me, address) {
+            if suspected >= observation_of(&self.context.agent.config.daemon, me, address) {
                 self.free_address(api, address, ip).await?;
             }
         }
         Ok(kept)
-    }
-
-    /// How long no lease must have `address` before it is freed. An object of an earlier registration of this node may be
-    /// that of another machine, which goes on: it waits for the quarantine, as a block does.
-    fn observation_of(&self, me: &NodeIdentity, address: &IpAddress) -> Duration {
-        let daemon = &self.context.agent.config.daemon;
-        if matches!(me, NodeIdentity::Registered(me) if *me == owner(&address.spec.node)) {
-            daemon.observation_interval
-        } else {
-            daemon.quarantines.unused.max(daemon.observation_interval)
-        }
     }
 
     async fn free_address(
@@ -483,6 +473,17 @@ impl GarbageCollector {
             self.context.agent.metrics.freed(&self.context.pool);
         }
         Ok(())
+    }
+}
+
+/// How long no lease must have `address` before it is freed. An object of an earlier registration of this node may be that of
+/// another machine, which goes on: it waits for the quarantine, as a block does.
+fn observation_of(daemon: &DaemonFlags, me: &NodeIdentity, address: &IpAddress) -> Duration {
+    if matches!(me, NodeIdentity::Registered(me) if *me == owner(&address.spec.node)) {
+        daemon.observation_interval
+    } else {
+        let quarantine = daemon.quarantines.of(address.spec.quarantine_seconds);
+        quarantine.unused.max(daemon.observation_interval)
     }
 }
 

@@ -6,8 +6,10 @@ use super::super::testing::{
     registered_node, replace_file,
 };
 use super::*;
+use crate::config::Config;
 use api::http::Health;
 use api::testing::accepted_pool;
+use clap::Parser as _;
 use common::cni::{Args, Attachment, CniResult, ContainerId, IfName};
 use ipam::store::{Lease, RequestId, Sandbox, Store};
 use std::os::unix::fs::symlink;
@@ -134,6 +136,28 @@ fn ipaddress(container: &str) -> IpAddress {
         },
     }))
     .unwrap()
+}
+
+/// A controller with a longer quarantine may have marked it as orphaned.
+#[test]
+fn the_object_of_an_earlier_registration_waits_for_the_longer_of_two_quarantines() {
+    let config = Config::try_parse_from(["rdmanet-agent", "--node", "n", "--quarantine=10m"]).unwrap();
+    let me = |uid: &str| {
+        NodeIdentity::Registered(block::Owner {
+            node: "n".into(),
+            uid: uid.into(),
+        })
+    };
+    let wait = |uid: &str, recorded: Option<i64>| {
+        let mut address = ipaddress("c1");
+        address.spec.quarantine_seconds = recorded;
+        observation_of(&config.daemon, &me(uid), &address).as_secs()
+    };
+    assert_eq!(wait("u", Some(3600)), 30);
+    assert_eq!(
+        [None, Some(60), Some(3600)].map(|recorded| wait("later", recorded)),
+        [600, 600, 3600]
+    );
 }
 
 #[test]

@@ -71,11 +71,11 @@ impl Orphan {
 
     /// How long the object must have been orphaned before it is freed.
     pub(super) fn quarantine(&self, config: &Config) -> Quarantine {
-        let of_block = match self {
+        let recorded = match self {
             Self::Block(block) => block.spec.quarantine_seconds,
-            Self::Address(_) => None,
+            Self::Address(address) => address.spec.quarantine_seconds,
         };
-        config.daemon.quarantines.of(of_block)
+        config.daemon.quarantines.of(recorded)
     }
 
     /// Whether the object was in use in the last report of the node.

@@ -7,6 +7,7 @@ use crate::config::Config;
 use clap::Parser;
 use kube::runtime::reflector::store;
 use serde_json::json;
+use std::time::Duration;
 
 /// The writes of one round with these objects. The API server answers a write of an address space with `code`.
 async fn writes(blocks: Vec<IpBlock>, addresses: Vec<IpAddress>, code: u16) -> Vec<String> {
@@ -47,6 +48,25 @@ async fn an_address_of_a_gone_node_is_orphaned_only_after_probes_are_requested()
         writes(Vec::new(), vec![address()], 409).await,
         ["PATCH addressspaces"]
     );
+}
+
+/// A controller before this one, with a longer quarantine, may have marked it as orphaned.
+#[test]
+fn the_longer_of_two_quarantines_counts_for_an_address() {
+    let config =
+        Config::try_parse_from(["rdmanet-controller", "--identity", "a", "--quarantine=10m"]).unwrap();
+    for (recorded, expected) in [(None, 600), (Some(60), 600), (Some(3600), 3600)] {
+        let address = serde_json::from_value(json!({
+            "metadata": { "name": "default-4-0a010003" },
+            "spec": {
+                "pool": "rail0", "address": "10.1.0.3", "block": "10.1.0.0/28", "state": "Orphaned",
+                "node": { "node": "gone", "nodeUID": "1" }, "quarantineSeconds": recorded,
+            },
+        }));
+        let orphan = Orphan::Address(Arc::new(address.unwrap()));
+        let quarantine = orphan.quarantine(&config);
+        assert_eq!(quarantine.unused, Duration::from_secs(expected), "{recorded:?}");
+    }
 }
 
 /// The agent of the new registration deletes the block.

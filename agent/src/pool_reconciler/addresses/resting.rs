@@ -12,11 +12,13 @@ use api::requests::{ReconcileError, Requests, WriteResult};
 use api::{AddressState, IpAddress};
 use block::owner::NodeIdentity;
 use common::cni::Error;
+use ipam::agent::Pod;
+use ipam::store::Released;
 use std::net::IpAddr;
 
 impl Addresses {
-    /// Passes an address that `is_wanted` and that rests on this node to the claimant: one whose lease DEL has ended first, and of
-    /// these the one that has rested longest. None if there is none.
+    /// Passes an address that `is_wanted` and that rests on this node to the claimant: one whose lease DEL has ended first. Of these
+    /// the previous one of its pod comes first, then the one that has rested longest. None if there is none.
     pub(in crate::pool_reconciler) async fn take_resting(
         &mut self,
         scope: RequestScope<'_>,
@@ -60,7 +62,13 @@ impl Addresses {
         if released.is_empty() {
             return Ok(None);
         }
-        released.sort_by_key(|released| (released.without_del, released.ended));
+        released.sort_by_key(|released| {
+            (
+                released.without_del,
+                !is_of_pod(released, claimant),
+                released.ended,
+            )
+        });
         let me = node_ref(&me);
         let mut there = api.addresses_of(&self.context.agent.config.node).await?;
         there.retain(|address| {
@@ -95,6 +103,13 @@ impl Addresses {
         }
         self.context.end_pending(ip, before).await
     }
+}
+
+/// Whether the pod of the claimant had the address.
+fn is_of_pod(released: &Released, claimant: &Claimant<'_>) -> bool {
+    let before = released.lease.as_ref().and_then(|lease| Pod::of(&lease.sandbox));
+    let name = |pod: Pod| (pod.namespace, pod.name);
+    before.is_some() && before.map(name) == claimant.pod.clone().map(name)
 }
 
 /// Makes the claimant the owner of `object`. None if another process has changed the object.

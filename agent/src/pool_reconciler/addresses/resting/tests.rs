@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
 use crate::pool_reconciler::context::{PoolContext, Target};
-use crate::pool_reconciler::testing::{commit_lease, node_with};
+use crate::pool_reconciler::testing::{commit_lease, commit_lease_of, node_with};
 use ipam::agent::AskedBy;
-use ipam::store::{RequestId, Store};
+use ipam::store::{RequestId, Sandbox, Store};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -11,11 +11,15 @@ const IP: &str = "10.1.0.5";
 
 /// The object of the address, of the lease of `c1` that has ended.
 fn object() -> Value {
+    object_of("default-0a010005", IP)
+}
+
+fn object_of(name: &str, ip: &str) -> Value {
     json!({
         "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPAddress",
-        "metadata": { "name": "default-0a010005", "uid": "1", "resourceVersion": "1" },
+        "metadata": { "name": name, "uid": "1", "resourceVersion": "1" },
         "spec": {
-            "pool": "rail0", "address": IP, "block": "10.1.0.0", "node": { "node": "n", "nodeUID": "u" },
+            "pool": "rail0", "address": ip, "block": "10.1.0.0", "node": { "node": "n", "nodeUID": "u" },
             "state": "Bound", "attachment": { "containerID": "c1", "ifname": "net1", "network": "rail" },
         },
     })
@@ -23,7 +27,21 @@ fn object() -> Value {
 
 /// A node on which the address rests. The API server has `object`, and the block of the address is shared.
 async fn node(object: Value, status: u16) -> (PoolContext, Target, TempDir) {
-    let (context, target, dir) = node_with(&[], move |uri, body| {
+    let (context, target, dir) = node_of(vec![object], status).await;
+    with(&context, |store| release(store, "c1", IP, Sandbox::default())).await;
+    (context, target, dir)
+}
+
+/// Gives the address to `container`, and ends the lease.
+fn release(store: &Store<'_>, container: &str, ip: &str, sandbox: Sandbox) {
+    commit_lease_of(store, container, sandbox, (ip, true));
+    let owner = asked(container).owner;
+    store.enter().unwrap().release(&owner).unwrap().unwrap();
+}
+
+/// A node whose API server has these objects. It answers a write of one of them with `status`.
+async fn node_of(objects: Vec<Value>, status: u16) -> (PoolContext, Target, TempDir) {
+    node_with(&[], move |uri, body| {
         if uri.contains("/ipblocks/") {
             let spec = json!({
                 "pool": "rail0", "cidr": "10.1.0.0/28", "owner": { "node": "m", "nodeUID": "v" },
@@ -39,24 +57,17 @@ async fn node(object: Value, status: u16) -> (PoolContext, Target, TempDir) {
             return (status, json!({ "kind": "Status", "status": "Failure", "code": status }));
         }
         if uri.contains("/ipaddresses/") {
-            let mut written = object.clone();
+            let is_named = |object: &&Value| uri.contains(object["metadata"]["name"].as_str().unwrap());
+            let mut written = objects.iter().find(is_named).unwrap().clone();
             written["spec"]["attachment"] = body["spec"]["attachment"].clone();
             return (200, written);
         }
         (
             200,
-            json!({ "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPAddressList", "metadata": {}, "items": [object] }),
+            json!({ "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPAddressList", "metadata": {}, "items": objects }),
         )
     })
-    .await;
-    let made = context.agent.stores.with(&context.pool, |store| {
-        commit_lease(store, "c1", IP, true);
-        let owner = asked("c1").owner;
-        store.enter().unwrap().release(&owner).unwrap().unwrap();
-        Ok(())
-    });
-    made.await.unwrap();
-    (context, target, dir)
+    .await
 }
 
 fn asked(container: &str) -> AskedBy {
@@ -79,6 +90,32 @@ async fn take(context: &PoolContext, target: &Target, container: &str) -> Option
     let mut addresses = Addresses::new(context.clone());
     let taken = addresses.take_resting(scope, |_| true, &claimant).await.unwrap();
     Some(taken?.spec.attachment.unwrap().container_id)
+}
+
+/// The address that passes to an attachment of the pod `default/NAME`.
+async fn take_for(context: &PoolContext, target: &Target, name: &str) -> String {
+    let accepted = target.accepted.clone().unwrap();
+    let scope = RequestScope {
+        target,
+        accepted: &accepted,
+        pending: None,
+    };
+    let claimant = Claimant {
+        asked: &asked("new"),
+        pod: Pod::of(&sandbox(name)),
+        holder: None,
+    };
+    let mut addresses = Addresses::new(context.clone());
+    let taken = addresses.take_resting(scope, |_| true, &claimant).await.unwrap();
+    taken.unwrap().spec.address
+}
+
+/// The sandbox of the pod `default/NAME`.
+fn sandbox(name: &str) -> Sandbox {
+    Sandbox {
+        pod: Some(format!("default/{name}")),
+        ..Sandbox::default()
+    }
 }
 
 async fn with<T: Send + 'static>(
@@ -126,6 +163,26 @@ async fn an_attachment_gets_back_its_own_resting_address() {
     with(&context, ask).await;
     assert_eq!(take(&context, &target, "c1").await.as_deref(), Some("c1"));
     assert!(with(&context, |store| store.is_asking(&asked("c1").owner)).await);
+}
+
+#[tokio::test]
+async fn a_pod_gets_its_previous_address_before_those_that_have_rested_longer() {
+    let (earlier, later) = ("10.1.0.5", "10.1.0.6");
+    let objects = || {
+        vec![
+            object_of("default-0a010005", earlier),
+            object_of("default-0a010006", later),
+        ]
+    };
+    for (pod, expected) in [("b", later), ("a", earlier), ("other", earlier)] {
+        let (context, target, _dir) = node_of(objects(), 200).await;
+        with(&context, move |store| {
+            release(store, "c1", earlier, sandbox("a"));
+            release(store, "c2", later, sandbox("b"));
+        })
+        .await;
+        assert_eq!(take_for(&context, &target, pod).await, expected, "{pod}");
+    }
 }
 
 #[tokio::test]

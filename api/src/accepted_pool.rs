@@ -102,6 +102,11 @@ impl AcceptedPool {
         })
     }
 
+    /// The pools that a plugin tries if this one gives no address.
+    pub fn fallback(&self) -> &[PoolName] {
+        &self.file.fallback
+    }
+
     /// The blocks of a family.
     pub fn layout(&self, family: Family) -> Option<&BlockLayout> {
         self.layouts.iter().find(|layout| layout.family() == family)

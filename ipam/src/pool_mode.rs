@@ -25,11 +25,12 @@ pub(crate) use del::del;
 pub(crate) use gc::gc;
 pub(crate) use status::status;
 
-use crate::agent::Client;
+use crate::agent::{Client, Reply, Request};
 use crate::config::PoolPlace;
 use crate::pool::PoolName;
 use crate::store::{Lease, Node, Store, is_nowhere};
 use common::cni::{Attachment, Code, Error};
+use std::time::Instant;
 
 /// The input of every verb.
 pub(crate) struct Pools<'n> {
@@ -45,6 +46,13 @@ impl<'n> Pools<'n> {
     /// This node's part of `pool`; touches no file.
     fn store(&self, pool: &PoolName) -> Result<Store<'n>, Error> {
         Store::new(&self.place.of(pool), self.node)
+    }
+
+    /// Asks the agent about a pool.
+    fn ask(&self, request: &Request, deadline: Instant) -> Result<Reply, Refusal> {
+        let reply = self.agent.ask(request, deadline)?;
+        let fallback = reply.fallback().to_vec();
+        reply.accepted().map_err(|error| Refusal { error, fallback })
     }
 
     /// The pools to try: by descending priority, then in the order of the configuration.
@@ -104,6 +112,29 @@ impl<'n> Pools<'n> {
     }
 }
 
+/// Why a pool gives no address.
+struct Refusal {
+    error: Error,
+    /// The pool's fallback pools, if the agent named them.
+    fallback: Vec<PoolName>,
+}
+
+impl Refusal {
+    fn map(self, change: impl FnOnce(Error) -> Error) -> Self {
+        Self {
+            error: change(self.error),
+            ..self
+        }
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        let fallback = Vec::new();
+        Self { error, fallback }
+    }
+}
+
 /// The pools to try, in order. The fallback pools of a pool without an address follow it.
 struct Order<'p, 'n> {
     pools: &'p Pools<'n>,
@@ -122,11 +153,14 @@ impl Order<'_, '_> {
         }
     }
 
-    /// Tries the fallback pools of `name` next. An unreadable pool was reported when it was tried.
-    fn fall_back_from(&mut self, name: &PoolName) {
-        let pool = self.pools.store(name).and_then(|store| store.pool());
-        let fallback = pool.ok().flatten().map(|pool| pool.fallback).unwrap_or_default();
-        self.next.extend(fallback.into_iter().rev());
+    /// Tries the fallback pools of `name` next: those that the agent named, else those in the pool's file. An unreadable file
+    /// was reported when the pool was tried.
+    fn fall_back_from(&mut self, name: &PoolName, mut named: Vec<PoolName>) {
+        if named.is_empty() {
+            let pool = self.pools.store(name).and_then(|store| store.pool());
+            named = pool.ok().flatten().map(|pool| pool.fallback).unwrap_or_default();
+        }
+        self.next.extend(named.into_iter().rev());
     }
 }
 

@@ -104,7 +104,9 @@ impl PoolReconciler {
         }
         tracing::warn!(pool = %self.context.pool, attachment, code = error.code.0, error = %error.msg, "rejected a plugin request");
         self.publish_pod_event(request, &error);
-        Response::Reply(Reply::refused(error))
+        let accepted = self.context.target(api).ok().and_then(|target| target.accepted);
+        let fallback = accepted.as_ref().map_or(&[][..], AcceptedPool::fallback);
+        Response::Reply(Reply::refused(error).with_fallback(fallback))
     }
 
     /// A random delay that spreads out the nodes of a large pool: all of them see at the same moment that a block is shared.

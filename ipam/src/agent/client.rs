@@ -44,10 +44,10 @@ impl Default for Client {
 }
 
 impl Client {
-    /// Sends a request and waits for the answer until `deadline`.
+    /// Sends a request and waits for the answer until `deadline`. The answer may be a refusal.
     ///
     /// # Errors
-    /// [`Code::TRY_AGAIN`] if there is no answer, with the reason; the agent's own error if it refused.
+    /// [`Code::TRY_AGAIN`] if there is no answer, with the reason.
     pub fn ask(&self, request: &Request, deadline: Instant) -> Result<Reply, Error> {
         let left = deadline.saturating_duration_since(Instant::now());
         let line = line(&Request {
@@ -61,11 +61,10 @@ impl Client {
                 receive(&mut stream, deadline)
             })
             .map_err(|e| self.failed(&e))?;
-        let reply: Reply = serde_json::from_slice(&answer).map_err(|e| {
+        serde_json::from_slice(&answer).map_err(|e| {
             let start: String = String::from_utf8_lossy(&answer).chars().take(80).collect();
             self.unanswered(&format!("its reply {start:?} cannot be decoded: {e}"))
-        })?;
-        reply.accepted()
+        })
     }
 
     /// Sends a request and ignores the answer. If the agent misses the request, it finds the release by

@@ -137,6 +137,9 @@ pub enum Reply {
         /// The CNI error details.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         details: String,
+        /// The fallback pools of the pool: the plugin of a node without `pool.json` cannot read them there.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        fallback: Vec<PoolName>,
     },
 }
 
@@ -147,6 +150,24 @@ impl Reply {
             code: error.code.0,
             msg: error.msg,
             details: error.details,
+            fallback: Vec::new(),
+        }
+    }
+
+    /// The refusal with the fallback pools of its pool.
+    #[must_use]
+    pub fn with_fallback(mut self, pools: &[PoolName]) -> Self {
+        if let Self::Refused { fallback, .. } = &mut self {
+            *fallback = pools.to_vec();
+        }
+        self
+    }
+
+    /// The fallback pools of a refusal.
+    pub fn fallback(&self) -> &[PoolName] {
+        match self {
+            Self::Refused { fallback, .. } => fallback,
+            _ => &[],
         }
     }
 
@@ -156,7 +177,9 @@ impl Reply {
     /// The agent's refusal.
     pub fn accepted(self) -> Result<Self, Error> {
         match self {
-            Self::Refused { code, msg, details } => Err(Error::new(Code(code), msg).with_details(details)),
+            Self::Refused {
+                code, msg, details, ..
+            } => Err(Error::new(Code(code), msg).with_details(details)),
             other => Ok(other),
         }
     }

@@ -88,7 +88,7 @@ fn a_request_is_one_line_and_so_is_its_answer() {
 }
 
 #[test]
-fn the_agents_refusal_is_the_error_of_the_call() {
+fn a_refusal_of_the_agent_is_an_error_with_its_code_and_texts() {
     let dir = tempfile::tempdir().unwrap();
     let refusal = Error::new(Code(110), "pool rail0 is exhausted").with_details("1022 of 1022");
     let answer = serde_json::to_string(&Reply::refused(refusal.clone())).unwrap();
@@ -96,7 +96,8 @@ fn the_agents_refusal_is_the_error_of_the_call() {
         read_request(&stream);
         writeln!(stream, "{answer}").unwrap();
     });
-    assert_eq!(ask(&client(&dir, LONG)).unwrap_err(), refusal);
+    let reply = ask(&client(&dir, LONG)).unwrap();
+    assert_eq!(reply.accepted().unwrap_err(), refusal);
     served.join().unwrap();
 }
 

@@ -34,12 +34,12 @@ pub(crate) fn add(pools: &Pools, call: &Call, owner: &Attachment, netns: &Path) 
                 }
                 return Ok(result);
             }
-            Err(error) if tries_next_pool(error.code) => {
-                refusals.push(of_pool(&pool, error));
-                order.fall_back_from(&pool);
+            Err(refusal) if tries_next_pool(refusal.error.code) => {
+                refusals.push(of_pool(&pool, refusal.error));
+                order.fall_back_from(&pool, refusal.fallback);
             }
-            Err(error) => {
-                refusals.insert(0, of_pool(&pool, error));
+            Err(refusal) => {
+                refusals.insert(0, of_pool(&pool, refusal.error));
                 break;
             }
         }

@@ -5,7 +5,7 @@
 mod plan;
 
 use super::shortage::AgentNeed;
-use super::{Pools, without_name};
+use super::{Pools, Refusal, without_name};
 use crate::add::{address, repeat};
 use crate::agent::{AskedBy, Pod, Reply, Request, Verb};
 use crate::allocator::{Allocation, Prober};
@@ -104,7 +104,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Makes the lease, or fails and leaves nothing.
-    pub(super) fn run(&self) -> Result<CniResult, Error> {
+    pub(super) fn run(&self) -> Result<CniResult, Refusal> {
         let mut replies = AgentReplies::default();
         let mut asked = false;
         let result = self.try_and_ask(&mut replies, &mut asked);
@@ -144,8 +144,8 @@ impl<'a> Attempt<'a> {
     /// Asks the agent once, and makes the lease from its answer.
     fn lease_early(&self, request: &Request, replies: &mut AgentReplies) -> Result<Option<CniResult>, Error> {
         let deadline = Instant::now() + self.pools.agent.limit;
-        let reply = self.pools.agent.ask(request, deadline);
-        let Reply::Addresses { addresses } = reply.map_err(|e| without_name(self.name, e))? else {
+        let reply = self.pools.ask(request, deadline);
+        let Reply::Addresses { addresses } = reply.map_err(|e| without_name(self.name, e.error))? else {
             return Ok(None);
         };
         replies.grant(addresses);
@@ -157,7 +157,7 @@ impl<'a> Attempt<'a> {
 
     /// Repeats until the lease is made. Sets `asked` once the agent may have allocated addresses to the
     /// attachment.
-    fn try_and_ask(&self, replies: &mut AgentReplies, asked: &mut bool) -> Result<CniResult, Error> {
+    fn try_and_ask(&self, replies: &mut AgentReplies, asked: &mut bool) -> Result<CniResult, Refusal> {
         let mut deadline = None;
         loop {
             let (request, need) = match self.try_now(replies)? {
@@ -170,13 +170,14 @@ impl<'a> Attempt<'a> {
             if !first {
                 // The rest of the limit is too short for an answer, and the error would blame the agent.
                 if Instant::now() + self.pools.agent.limit / 10 >= deadline {
-                    return Err(need.unmet());
+                    return Err(need.unmet().into());
                 }
                 std::thread::sleep(PAUSE);
             }
             let verb = request.verb;
-            let reply = self.pools.agent.ask(&request, deadline);
-            match reply.map_err(|e| need.refused(without_name(self.name, e)))? {
+            let reply = self.pools.ask(&request, deadline);
+            let refused = |refusal: Refusal| refusal.map(|e| need.refused(without_name(self.name, e)));
+            match reply.map_err(refused)? {
                 Reply::Local if verb == Verb::Allocate => replies.source = Some(Source::Blocks),
                 Reply::Local => replies.refreshed = true,
                 Reply::Allocate { families } => replies.add_families(families),
@@ -187,7 +188,8 @@ impl<'a> Attempt<'a> {
                         format!(
                             "the agent answered {other:?} to {verb:?}; install the plugin that came with this node's agent"
                         ),
-                    ));
+                    )
+                    .into());
                 }
             }
         }

@@ -3,9 +3,9 @@
 
 use super::add::explained;
 use super::shortage::{AgentNeed, Local};
-use super::{Pools, of_pool, without_name};
+use super::{Pools, Refusal, of_pool, without_name};
 use crate::agent::{Request, Verb};
-use crate::allocator::{Refusal, try_allocate};
+use crate::allocator::{self, try_allocate};
 use crate::config::{PoolConfig, Requests};
 use crate::pool::{Allocation, PoolName, PoolRanges, Standing};
 use common::cni::dispatch::Call;
@@ -23,9 +23,11 @@ pub(crate) fn status(pools: &Pools, call: &Call) -> Result<(), Error> {
     while let Some(name) = order.next() {
         match ready(pools, &name, config.probes) {
             Ok(()) => return Ok(()),
-            Err(error) => refusals.push(of_pool(&name, error)),
+            Err(refusal) => {
+                refusals.push(of_pool(&name, refusal.error));
+                order.fall_back_from(&name, refusal.fallback);
+            }
         }
-        order.fall_back_from(&name);
     }
     Err(Error {
         code: Code::NOT_AVAILABLE,
@@ -34,7 +36,7 @@ pub(crate) fn status(pools: &Pools, call: &Call) -> Result<(), Error> {
 }
 
 /// Whether this node has an address of each family of `name`, or the agent could get one.
-fn ready(pools: &Pools, name: &PoolName, probes: bool) -> Result<(), Error> {
+fn ready(pools: &Pools, name: &PoolName, probes: bool) -> Result<(), Refusal> {
     let Some(need) = needed(pools, name)? else {
         return Ok(());
     };
@@ -42,10 +44,10 @@ fn ready(pools: &Pools, name: &PoolName, probes: bool) -> Result<(), Error> {
         return Ok(());
     }
     let request = Request::new(Verb::Status, name.clone());
-    let answer = pools.agent.ask(&request, Instant::now() + pools.agent.limit);
+    let answer = pools.ask(&request, Instant::now() + pools.agent.limit);
     answer
-        .map(|_| ())
-        .map_err(|error| need.refused(without_name(name, error)))
+        .map(drop)
+        .map_err(|refusal| refusal.map(|error| need.refused(without_name(name, error))))
 }
 
 /// What an ADD would need from the agent; `None` if nothing.
@@ -72,10 +74,10 @@ fn needed(pools: &Pools, name: &PoolName) -> Result<Option<AgentNeed>, Error> {
     for family in ranges.families() {
         match try_allocate(&[ranges.here(family)], &Requests::default(), &locked, None) {
             Ok(_) => {}
-            Err(Refusal::Short(shortage)) => {
+            Err(allocator::Refusal::Short(shortage)) => {
                 return Ok(Some(AgentNeed::Block(Local::of(&pool, family, &shortage))));
             }
-            Err(Refusal::Other(error)) => return Err(error),
+            Err(allocator::Refusal::Other(error)) => return Err(error),
         }
     }
     Ok(None)

@@ -37,6 +37,7 @@ async fn each_refusal_names_the_pool_and_the_remedy() {
         !node.data().join("pools/elsewhere").exists(),
         "the node has a directory of a pool that does not select it"
     );
+    the_fallback_of_a_pool_for_other_nodes_is_used(&site, &node).await;
     let mut spec = simple("10.2.0.0/28");
     spec["namespaceSelector"] = json!({ "matchLabels": { "team": "ml" } });
     site.pool("team", spec).await;
@@ -62,6 +63,21 @@ async fn each_refusal_names_the_pool_and_the_remedy() {
     (0..6).for_each(|i| drop(node.add("full", &Attachment::of(&format!("p{i}")))));
     node.refused("full", &Attachment::of("one"), &[110], &["pool full", "6"]);
     an_exhausted_pool_serves_a_pod_as_soon_as_a_block_is_free(&site, &node).await;
+}
+
+/// The node has no file of such a pool.
+async fn the_fallback_of_a_pool_for_other_nodes_is_used(site: &Site, node: &Member) {
+    site.simple("spare", "10.6.0.0/28").await;
+    node.wait_active("spare").await;
+    let mut spec = simple("10.7.0.0/28");
+    spec["nodeSelector"] = json!({ "matchLabels": { "rail": "7" } });
+    spec["fallback"] = json!(["spare"]);
+    site.pool("other-rail", spec).await;
+    site.wait_condition("other-rail", "Ready", "True").await;
+    let pod = Attachment::of("one");
+    assert!(node.add_soon("other-rail", &pod).await.starts_with("10.6.0."));
+    node.del("other-rail", &pod);
+    assert!(!node.data().join("pools/other-rail").exists());
 }
 
 /// Pods of a pool with a fallback do not wait for a shared block, so the pool counts as exhausted for their node.

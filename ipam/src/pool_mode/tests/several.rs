@@ -52,6 +52,22 @@ fn the_next_pool_is_used_when_the_first_is_exhausted() {
     }
 }
 
+/// Only the agent knows the fallback pools then.
+#[test]
+fn the_fallback_of_a_pool_that_is_not_for_the_node_is_tried() {
+    let fixture = Fixture::of_pools(&json!({ "pools": ["rail0"] }));
+    write(fixture.data_dir(), &second("spare"));
+    let agent = Agent::start(&fixture, |_| {
+        let refusal = refused(Code::POOL_NOT_HERE, "pool rail0 is not for node n");
+        Some(refusal.with_fallback(&["spare".parse().unwrap()]))
+    });
+    fixture.status().unwrap();
+    assert_eq!(fixture.add("a"), ["10.1.0.32"]);
+    assert_eq!(fixture.add("a"), ["10.1.0.32"], "again, and without agent");
+    assert_eq!(agent.end().len(), 2);
+    fixture.del("a").unwrap();
+}
+
 #[test]
 fn pools_are_tried_by_priority_and_then_in_order() {
     let fixture = Fixture::of_pools(&json!({ "pools": ["rail0", "spare", "third"] }));

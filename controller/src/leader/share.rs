@@ -113,10 +113,11 @@ pub(super) struct FreeAddresses {
 }
 
 impl Leader {
+    /// `blocks` are those of the pool, `others` those of other pools over the same addresses.
     fn free_addresses(
         &self,
         accepted: &AcceptedPool,
-        blocks: &[Arc<IpBlock>],
+        (blocks, others): (&[Arc<IpBlock>], &[Arc<IpBlock>]),
         family: Family,
     ) -> FreeAddresses {
         let Some(layout) = accepted.layout(family) else {
@@ -135,6 +136,9 @@ impl Leader {
                 free.shared += free_of_shared(accepted, block, &self.addresses);
             }
         }
+        for cidr in others.iter().filter_map(|block| cidr_of(block)) {
+            free.unclaimed = free.unclaimed.saturating_sub(layout.usable(cidr).count());
+        }
         free
     }
 
@@ -152,8 +156,9 @@ impl Leader {
         if !status.has_shortage() && before.is_empty() {
             return;
         }
+        let others = self.blocks_of_others(accepted);
         for family in [Family::V4, Family::V6] {
-            let free = self.free_addresses(accepted, blocks, family);
+            let free = self.free_addresses(accepted, (blocks, &others), family);
             let candidates = self.candidates(accepted, blocks, family, &before);
             let mut is_short = status.shortages(family).next().is_some();
             let asked = self.ask_owners(accepted, (family, free), &candidates, &mut is_short);

@@ -2,11 +2,13 @@
 //! Pools over the same addresses, or over addresses of one block: no address has two pods.
 
 use agents::pools::{per_address, simple};
-use agents::{Attachment, Site};
+use agents::{Attachment, Member, Site};
 use apiserver::Fault;
+use apiserver::identity::join;
 use apiserver::install::until;
 use kube::ResourceExt;
 use serde_json::json;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tests::Version;
@@ -100,6 +102,25 @@ async fn a_pool_whose_only_block_another_pool_has_is_exhausted() {
     node.wait_active("two").await;
     site.wait_condition("two", "Exhausted", "False").await;
     node.add_soon("two", &Attachment::of("pod")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_gets_a_shared_address_though_another_pool_has_the_other_blocks() {
+    let site = Site::new().await;
+    let absent = join(&site.admin, "absent").await.unwrap();
+    let second = Ipv4Addr::new(10, 1, 0, 16);
+    site.crowd("two", second, 1, |_| absent.clone()).await;
+    let mut elsewhere = simple("10.1.0.0/27");
+    elsewhere["nodeSelector"] = json!({ "matchLabels": { "rail": "7" } });
+    site.pool("two", elsewhere).await;
+    site.wait_condition("two", "Ready", "True").await;
+    site.simple("one", "10.1.0.0/27").await;
+    let here = Member::running(&site.server, "a", &[]).await;
+    here.wait_active("one").await;
+    let there = Member::running(&site.server, "b", &[]).await;
+    let ip = there.add_soon("one", &Attachment::of("pod")).await;
+    assert!(ip.starts_with("10.1.0."), "{ip}");
+    there.del("one", &Attachment::of("pod"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

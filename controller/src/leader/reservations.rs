@@ -10,7 +10,7 @@ use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The number of `StatefulSet`s that are read in one round. A cluster may have thousands that are scaled down.
 const SETS_PER_ROUND: usize = 50;
@@ -126,6 +126,15 @@ impl Leader {
         Ok(reason.map_or(Finding::InForce, Finding::Obsolete))
     }
 
+    /// How long an address must be kept for no pod before it is freed. It rests for its cooldown, since another pod may get it then.
+    fn observation_of(&self, address: &IpAddress) -> Duration {
+        let pool = self.context.pools.get(&ObjectRef::new(&address.spec.pool));
+        let accepted = pool.and_then(|pool| pool.status.clone()?.accepted);
+        let cooldown = accepted.map_or(0, |spec| u64::try_from(spec.cooldown_seconds).unwrap_or_default());
+        let interval = self.context.config.daemon.observation_interval;
+        interval.max(Duration::from_secs(cooldown))
+    }
+
     async fn free_if_unchanged(
         &mut self,
         address: &IpAddress,
@@ -141,7 +150,7 @@ impl Leader {
                 return Ok(());
             }
         };
-        if since.elapsed() < self.context.config.daemon.observation_interval {
+        if since.elapsed() < self.observation_of(address) {
             return Ok(());
         }
         if self.context.api.delete(address).await? == WriteResult::Applied(()) {

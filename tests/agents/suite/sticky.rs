@@ -196,6 +196,10 @@ async fn sticky_addresses_are_released_on_scale_down_and_on_deletion_of_the_set(
         "as long as there are two replicas"
     );
     site.scale("db", 1).await;
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert_eq!(site.addresses().await.len(), 2, "the second one's rests");
+    site.edit("rail0", json!({ "spec": { "cooldownSeconds": 0 } }))
+        .await;
     until("the second one's is free", async || {
         site.addresses().await.len() == 1
     })

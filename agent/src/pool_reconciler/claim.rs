@@ -25,6 +25,10 @@ use std::time::{Duration, Instant};
 /// How long a pool that was found full is not listed again, unless a plugin waits.
 pub(super) const FULL_PAUSE: Duration = Duration::from_secs(10);
 
+/// How often that pause doubles for claims ahead of need, while each list finds the pool full. A list costs the API server the
+/// more, the more blocks there are, and each node of a full pool would repeat it for ever.
+const DOUBLINGS: u32 = 4;
+
 /// The result of an attempt to claim a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Claimed {
@@ -66,6 +70,15 @@ struct FamilyClaims {
     misses: u128,
     /// When the last list of all blocks found the family full, if no claim has succeeded since.
     full_since: Option<Instant>,
+    /// The number of lists that found the family full since the last claim that succeeded.
+    full_lists: u32,
+}
+
+impl FamilyClaims {
+    /// How long no list is made for a claim ahead of need.
+    fn pause_ahead(&self) -> Duration {
+        FULL_PAUSE * (1 << self.full_lists.saturating_sub(1).min(DOUBLINGS))
+    }
 }
 
 impl Claims {
@@ -96,7 +109,8 @@ impl Claims {
             return Ok(());
         };
         for family in accepted.ranges.families() {
-            if self.is_full(family, FULL_PAUSE) {
+            let pause = self.of_family(family).pause_ahead();
+            if self.is_full(family, pause) {
                 continue;
             }
             // One block at a time, so that plugin requests are answered in between.
@@ -212,7 +226,9 @@ impl Claims {
                 .chain([cidr.interval()])
                 .collect();
         }
-        self.of_family(layout.family()).full_since = Some(looked);
+        let claims = self.of_family(layout.family());
+        claims.full_since = Some(looked);
+        claims.full_lists = claims.full_lists.saturating_add(1);
         Ok(Claimed::Full)
     }
 
@@ -365,6 +381,7 @@ impl Claims {
     fn note_claim(&mut self, name: &str, cidr: BlockCidr) {
         let claims = self.of_family(cidr.family());
         claims.full_since = None;
+        claims.full_lists = 0;
         claims.misses = 0;
         self.context.agent.metrics.claimed(&self.context.pool);
         tracing::info!(pool = %self.context.pool, block = name, cidr = %cidr, "claimed a block");

@@ -90,6 +90,22 @@ async fn a_family_without_a_free_block_does_not_end_the_claims_of_the_other() {
     assert_eq!(claimed.await.unwrap(), Claimed::Full);
     let is_full = |family| claims.is_full(family, FULL_PAUSE);
     assert!(is_full(Family::V4) && !is_full(Family::V6));
+    assert_eq!(claims.families[&Family::V4].full_lists, 1);
+}
+
+#[test]
+fn a_node_lists_the_blocks_of_a_full_pool_ever_less_often() {
+    let pause = |full_lists| {
+        let claims = FamilyClaims {
+            full_lists,
+            ..FamilyClaims::default()
+        };
+        claims.pause_ahead().as_secs()
+    };
+    assert_eq!(
+        [0, 1, 2, 3, 4, 5, 6, 99].map(pause),
+        [10, 10, 20, 40, 80, 160, 160, 160]
+    );
 }
 
 /// The other pool had the block, and a machine may still use an address of it.

@@ -192,7 +192,7 @@ impl PoolReconciler {
             Claimed::Full => self.sharing.request(scope, family).await,
             Claimed::Limit | Claimed::Unlisted => {}
         }
-        Err(self.shortage(scope, claimed).await)
+        Err(self.shortage(scope, &[family], claimed).await)
     }
 
     /// Allocates an address of a shared block; none if this node has room in its own blocks.
@@ -212,7 +212,7 @@ impl PoolReconciler {
             }
         }
         self.sharing.request(scope, family).await;
-        Err(self.shortage(scope, Claimed::Full).await)
+        Err(self.shortage(scope, &[family], Claimed::Full).await)
     }
 
     /// Whether the pool was listed after the waiting plugin's request arrived.

@@ -7,6 +7,7 @@ use super::context::{PendingRequest, PoolContext, RequestScope, Target, free_loc
 use super::{PluginRequest, PoolReconciler, Response, report_usage};
 use crate::agent::event;
 use api::accepted_pool::AcceptedPool;
+use api::convert::cidr_of;
 use api::deadline::{Deadline, PLUGIN_LIMIT};
 use api::recorder::NewEvent;
 use api::requests::{ReconcileError, Requests};
@@ -16,6 +17,7 @@ use ipam::agent::{Reply, Request, Verb};
 use ipam::pool::PoolName;
 use ipam::range::Family;
 use k8s_openapi::api::core::v1::ObjectReference;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// The maximum of the random delay that spreads out the nodes.
@@ -261,14 +263,21 @@ impl PoolReconciler {
             free_local(scope.accepted, family, &holdings, &usage) == 0
                 && self.claims.is_full(family, FULL_PAUSE)
         };
-        if scope.accepted.ranges.families().into_iter().any(is_short) {
-            return Err(self.shortage(scope, Claimed::Full).await);
+        let mut short = scope.accepted.ranges.families();
+        short.retain(|family| is_short(*family));
+        if !short.is_empty() {
+            return Err(self.shortage(scope, &short, Claimed::Full).await);
         }
         Ok(Reply::Done)
     }
 
-    /// The error that explains why there is no block for this node.
-    pub(super) async fn shortage(&self, scope: RequestScope<'_>, claimed: Claimed) -> Error {
+    /// The error that explains why there is no block of `families` for this node.
+    pub(super) async fn shortage(
+        &self,
+        scope: RequestScope<'_>,
+        families: &[Family],
+        claimed: Claimed,
+    ) -> Error {
         let pool = &self.context.pool;
         let blocks = self.blocks.known().all().len();
         let target = scope.target;
@@ -292,7 +301,7 @@ impl PoolReconciler {
                 ),
             ),
             Claimed::Full => {
-                let resting = self.resting().await;
+                let resting = self.resting(families).await;
                 if resting > 0 {
                     return Error::new(
                         Code::RESTING,
@@ -314,9 +323,21 @@ impl PoolReconciler {
         }
     }
 
-    async fn resting(&self) -> u64 {
-        let holdings = self.context.holdings(&self.blocks.known().all()).await;
-        holdings.map_or(0, |(_, usage)| usage.values().map(|used| used.resting).sum())
+    /// The number of addresses of these families that rest in blocks of this node.
+    async fn resting(&self, families: &[Family]) -> u64 {
+        let mut known = self.blocks.known().all();
+        let Ok((holdings, usage)) = self.context.holdings(&known).await else {
+            return 0;
+        };
+        known.retain(|_, block| cidr_of(block).is_some_and(|cidr| families.contains(&cidr.family())));
+        let in_file = holdings.file.iter().flat_map(|file| &file.blocks);
+        let in_file = in_file.filter(|block| families.contains(&Family::of(block.cidr.ip())));
+        let names: BTreeSet<&String> = known.keys().chain(in_file.map(|block| &block.name)).collect();
+        names
+            .into_iter()
+            .filter_map(|name| usage.get(name))
+            .map(|used| used.resting)
+            .sum()
     }
 
     /// Publishes an Event on the pod, where users look first. It is published in the background.

@@ -91,6 +91,28 @@ async fn a_pod_gets_both_addresses_if_a_node_may_have_one_block_of_each_family()
     assert_eq!(site.blocks("dual").await.len(), 2);
 }
 
+/// The runtime would otherwise wait for addresses that no pod lacks.
+#[tokio::test(flavor = "multi_thread")]
+async fn resting_addresses_of_one_family_do_not_hide_that_the_other_is_exhausted() {
+    let (site, node) = Site::with_node().await;
+    let mut spec = simple("10.1.0.0/30");
+    let ranges = spec["ranges"].as_array_mut().unwrap();
+    ranges.push(json!({ "subnet": "fd00::/120", "gateway": "none" }));
+    spec["blockSize"] = json!({ "v4": 4, "v6": 16 });
+    spec["cooldownSeconds"] = json!(3600);
+    site.pool("dual", spec).await;
+    let [one, two, three] = ["one", "two", "three"].map(Attachment::of);
+    node.add_soon("dual", &one).await;
+    node.add_soon("dual", &two).await;
+    node.del("dual", &one);
+    // The probing plugin gets the IPv4 address of the first pod, which rests, and a new IPv6 address.
+    assert_eq!(node.add("dual", &three.probing()).len(), 2);
+    until("the IPv4 addresses are exhausted", async || {
+        node.error("dual", &Attachment::of("four"))["code"] == 110
+    })
+    .await;
+}
+
 /// No other node has an address to share, and no answer of the controller can change that.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_is_refused_if_every_address_of_a_family_is_reserved() {

@@ -21,23 +21,15 @@ pub(super) struct Observed {
     version: String,
     /// When this process first saw the address in this version.
     since: Instant,
-    /// The Node object is gone, so the address stays for the quarantine. The node cannot come back: a Node that is registered
-    /// again has another UID.
-    is_gone: bool,
-}
-
-/// How long an address is observed before it is released.
-#[derive(Clone, Copy)]
-struct Delays {
-    observation: Duration,
-    quarantine: Duration,
+    /// The quarantine of the address, if its Node object is gone. The node cannot come back: a Node that is registered again has
+    /// another UID.
+    quarantine: Option<Duration>,
 }
 
 impl Observed {
     /// Whether it is too early to release the address.
-    fn is_waiting(&self, delays: Delays, now: Instant) -> bool {
-        let quarantine = self.is_gone.then_some(delays.quarantine);
-        let delay = delays.observation.max(quarantine.unwrap_or_default());
+    fn is_waiting(&self, observation: Duration, now: Instant) -> bool {
+        let delay = observation.max(self.quarantine.unwrap_or_default());
         now.saturating_duration_since(self.since) < delay
     }
 }
@@ -47,10 +39,14 @@ impl Observed {
 fn next_batch(
     names: BTreeSet<String>,
     observed: &HashMap<String, Observed>,
-    delays: Delays,
+    observation: Duration,
     now: Instant,
 ) -> Vec<String> {
-    let waits = |name: &String| observed.get(name).is_some_and(|one| one.is_waiting(delays, now));
+    let waits = |name: &String| {
+        observed
+            .get(name)
+            .is_some_and(|one| one.is_waiting(observation, now))
+    };
     names
         .into_iter()
         .filter(|name| !waits(name))
@@ -75,7 +71,8 @@ impl Leader {
     ) -> Result<(), ReconcileError> {
         let requests = status.open_requests();
         let names: BTreeSet<String> = requests.flat_map(|one| one.addresses.iter().cloned()).collect();
-        for name in next_batch(names, &self.releasing, self.delays(), Instant::now()) {
+        let observation = self.context.config.daemon.observation_interval;
+        for name in next_batch(names, &self.releasing, observation, Instant::now()) {
             match self.release_one(&pool.name_any(), &name).await {
                 Ok(Progress::Done) => {
                     self.releasing.remove(&name);
@@ -92,14 +89,6 @@ impl Leader {
         Ok(())
     }
 
-    fn delays(&self) -> Delays {
-        let config = &self.context.config.daemon;
-        Delays {
-            observation: config.observation_interval,
-            quarantine: config.quarantines.unused,
-        }
-    }
-
     async fn release_one(&mut self, pool: &str, name: &str) -> Result<Progress, ReconcileError> {
         let found: Option<IpAddress> = self.context.api.get(name).await?;
         let Some(address) = found.filter(|address| address.spec.pool == pool) else {
@@ -109,13 +98,14 @@ impl Leader {
             return Ok(Progress::Done);
         }
         let before = self.before(&address).await?;
-        let delays = self.delays();
-        match handover(before, delays.observation, delays.quarantine) {
+        let config = &self.context.config.daemon;
+        let quarantine = config.quarantines.of(address.spec.quarantine_seconds).unused;
+        match handover(before, config.observation_interval, quarantine) {
             Handover::Watch => {
                 let observed = Observed {
                     version: address.resource_version().unwrap_or_default(),
                     since: Instant::now(),
-                    is_gone: false,
+                    quarantine: None,
                 };
                 self.releasing.insert(name.to_owned(), observed);
                 Ok(Progress::Pending)
@@ -123,7 +113,7 @@ impl Leader {
             Handover::Wait(Wait::Observation) => Ok(Progress::Pending),
             Handover::Wait(Wait::Quarantine) => {
                 if let Some(observed) = self.releasing.get_mut(name) {
-                    observed.is_gone = true;
+                    observed.quarantine = Some(quarantine);
                 }
                 Ok(Progress::Pending)
             }

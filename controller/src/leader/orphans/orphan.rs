@@ -119,8 +119,8 @@ impl Orphan {
             Self::Address(address) => {
                 let mut orphaned = IpAddress::clone(address);
                 orphaned.spec.state = AddressState::Orphaned;
-                // `rdmanet release` has no flags of this process.
-                let quarantine = self.quarantine(&context.config).unused;
+                // For `rdmanet release`, and for a later controller with other flags. An older value is of an earlier owner.
+                let quarantine = context.config.daemon.quarantines.unused;
                 orphaned.spec.quarantine_seconds = i64::try_from(quarantine.as_secs()).ok();
                 let WriteResult::Applied(after) = context.api.replace(&orphaned).await? else {
                     return Ok(WriteResult::Conflict);

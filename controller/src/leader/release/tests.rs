@@ -21,13 +21,13 @@ fn status_with_requests(addresses: usize) -> IpPoolStatus {
     serde_json::from_value(json!({ "conditions": [], "requests": requests })).unwrap()
 }
 
-/// The object of a sticky address whose node has no Node object.
+/// The object of a sticky address whose node has no Node object. A controller with a quarantine of an hour has marked it.
 fn sticky_address(name: &str) -> Value {
     json!({
         "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPAddress",
         "metadata": { "name": name, "resourceVersion": "7" },
         "spec": {
-            "pool": "rail0", "address": "10.1.0.1", "block": "10.1.0.1/32", "state": "Bound",
+            "pool": "rail0", "address": "10.1.0.1", "block": "10.1.0.1/32", "state": "Orphaned", "quarantineSeconds": 3600,
             "node": { "node": "gone", "nodeUID": "u" },
             "holder": {
                 "namespace": "ml", "statefulSet": "db", "pod": "db-0", "network": "rail0", "ifname": "net1",
@@ -70,28 +70,25 @@ async fn every_requested_address_is_observed_within_a_few_rounds() {
     assert_eq!(status, status_with_requests(ADDRESSES));
 }
 
-fn observed(since: Instant, is_gone: bool) -> Observed {
+fn observed(since: Instant, quarantine: Option<u64>) -> Observed {
     Observed {
         version: "7".to_owned(),
         since,
-        is_gone,
+        quarantine: quarantine.map(Duration::from_secs),
     }
 }
 
 #[test]
 fn an_address_in_quarantine_is_not_read_until_the_quarantine_ends() {
-    let delays = Delays {
-        observation: Duration::from_secs(30),
-        quarantine: Duration::from_secs(600),
-    };
     let start = Instant::now();
     let seen = HashMap::from([
-        ("gone".to_owned(), observed(start, true)),
-        ("lost".to_owned(), observed(start, false)),
+        ("gone".to_owned(), observed(start, Some(600))),
+        ("lost".to_owned(), observed(start, None)),
     ]);
     let read_after = |seconds: u64| {
         let names = ["gone", "lost", "new"].map(str::to_owned).into();
-        next_batch(names, &seen, delays, start + Duration::from_secs(seconds))
+        let now = start + Duration::from_secs(seconds);
+        next_batch(names, &seen, Duration::from_secs(30), now)
     };
     assert_eq!(read_after(29), ["new"]);
     assert_eq!(read_after(30), ["lost", "new"]);
@@ -101,11 +98,19 @@ fn an_address_in_quarantine_is_not_read_until_the_quarantine_ends() {
 
 #[test]
 fn a_round_reads_a_bounded_number_of_addresses() {
-    let delays = Delays {
-        observation: Duration::ZERO,
-        quarantine: Duration::ZERO,
-    };
     let names = (0..ADDRESSES).map(|i| format!("{i:03}")).collect();
-    let batch = next_batch(names, &HashMap::new(), delays, Instant::now());
+    let batch = next_batch(names, &HashMap::new(), Duration::ZERO, Instant::now());
     assert_eq!(batch.len(), BATCH);
+}
+
+#[tokio::test]
+async fn the_recorded_quarantine_of_a_sticky_address_counts_if_it_is_longer() {
+    let (mut leader, _reads) = leader_of_gone_nodes();
+    let name = "default-0a010000";
+    // The quarantine of this controller has passed.
+    let since = Instant::now().checked_sub(Duration::from_secs(900)).unwrap();
+    leader.releasing.insert(name.to_owned(), observed(since, None));
+    let progress = leader.release_one("rail0", name).await.unwrap();
+    assert!(matches!(progress, Progress::Pending));
+    assert_eq!(leader.releasing[name].quarantine, Some(Duration::from_secs(3600)));
 }

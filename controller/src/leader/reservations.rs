@@ -4,7 +4,7 @@
 use super::Leader;
 use api::requests::{ReconcileError, WriteResult};
 use api::sticky::{end_by_pool, end_by_set};
-use api::{AddressState, Holder, IpAddress, IpPool};
+use api::{AddressState, Holder, IpAddress, IpPool, IpPoolSpec};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
@@ -126,13 +126,17 @@ impl Leader {
         Ok(reason.map_or(Finding::InForce, Finding::Obsolete))
     }
 
-    /// How long an address must be kept for no pod before it is freed. It rests for its cooldown, since another pod may get it then.
+    /// How long an address must be kept for no pod before it is freed: for its cooldown, since another pod may get it then. The
+    /// quarantine is for a pool whose cooldown is not known. Another leader observes the address anew.
     fn observation_of(&self, address: &IpAddress) -> Duration {
+        let config = &self.context.config.daemon;
         let pool = self.context.pools.get(&ObjectRef::new(&address.spec.pool));
         let accepted = pool.and_then(|pool| pool.status.clone()?.accepted);
-        let cooldown = accepted.map_or(0, |spec| u64::try_from(spec.cooldown_seconds).unwrap_or_default());
-        let interval = self.context.config.daemon.observation_interval;
-        interval.max(Duration::from_secs(cooldown))
+        let cooldown =
+            |spec: IpPoolSpec| Duration::from_secs(u64::try_from(spec.cooldown_seconds).unwrap_or_default());
+        accepted
+            .map_or(config.quarantines.unused, cooldown)
+            .max(config.observation_interval)
     }
 
     async fn free_if_unchanged(

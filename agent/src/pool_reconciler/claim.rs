@@ -22,7 +22,7 @@ use kube::ResourceExt;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// How long a pool that was found full is not listed again, unless a plugin waits.
+/// How long a pool that was found full once is not listed again, unless a plugin waits.
 pub(super) const FULL_PAUSE: Duration = Duration::from_secs(10);
 
 /// How often that pause doubles for claims ahead of need, while each list finds the pool full. A list costs the API server the
@@ -70,8 +70,10 @@ struct FamilyClaims {
     misses: u128,
     /// When the last list of all blocks found the family full, if no claim has succeeded since.
     full_since: Option<Instant>,
-    /// The number of lists that found the family full since the last claim that succeeded.
+    /// The number of lists that found the family full since the last claim that succeeded, and since the last edit of the pool.
     full_lists: u32,
+    /// The spec of these lists.
+    generation: i64,
 }
 
 impl FamilyClaims {
@@ -109,8 +111,11 @@ impl Claims {
             return Ok(());
         };
         for family in accepted.ranges.families() {
-            let pause = self.of_family(family).pause_ahead();
-            if self.is_full(family, pause) {
+            let claims = self.of_family(family);
+            if std::mem::replace(&mut claims.generation, accepted.generation) != accepted.generation {
+                claims.full_lists = 0;
+            }
+            if self.is_known_full(family) {
                 continue;
             }
             // One block at a time, so that plugin requests are answered in between.
@@ -182,6 +187,12 @@ impl Claims {
             }
         }
         self.claim_listed(blocks, wanted).await
+    }
+
+    /// Whether the last list found `family` full, and the next one for a claim ahead of need is not due.
+    pub(super) fn is_known_full(&self, family: Family) -> bool {
+        let claims = self.families.get(&family);
+        claims.is_some_and(|claims| self.is_full(family, claims.pause_ahead()))
     }
 
     /// Whether `family` was found full within this time, or within half a quarantine if that is shorter: after that the

@@ -2,7 +2,7 @@
 //! Answers plugins. Every error names the pool, its counters and the remedy.
 
 use super::allocate::Room;
-use super::claim::{Claimed, FULL_PAUSE};
+use super::claim::Claimed;
 use super::context::{PendingRequest, PoolContext, RequestScope, Target, free_local};
 use super::{PluginRequest, PoolReconciler, Response, report_usage};
 use crate::agent::event;
@@ -260,8 +260,7 @@ impl PoolReconciler {
             .await
             .map_err(|e| self.context.failed(&e))?;
         let is_short = |family: Family| {
-            free_local(scope.accepted, family, &holdings, &usage) == 0
-                && self.claims.is_full(family, FULL_PAUSE)
+            free_local(scope.accepted, family, &holdings, &usage) == 0 && self.claims.is_known_full(family)
         };
         let mut short = scope.accepted.ranges.families();
         short.retain(|family| is_short(*family));

@@ -88,7 +88,7 @@ async fn a_family_without_a_free_block_does_not_end_the_claims_of_the_other() {
     let mut claims = Claims::new(context);
     let claimed = Box::pin(claims.claim(&mut blocks, &target, &accepted, Family::V4));
     assert_eq!(claimed.await.unwrap(), Claimed::Full);
-    let is_full = |family| claims.is_full(family, FULL_PAUSE);
+    let is_full = |family| claims.is_known_full(family);
     assert!(is_full(Family::V4) && !is_full(Family::V6));
     assert_eq!(claims.families[&Family::V4].full_lists, 1);
 }

@@ -99,9 +99,8 @@ async fn a_pool_whose_only_block_another_pool_has_is_exhausted() {
     })
     .await;
     site.delete("one").await;
-    node.wait_active("two").await;
-    site.wait_condition("two", "Exhausted", "False").await;
     node.add_soon("two", &Attachment::of("pod")).await;
+    site.wait_condition("two", "Exhausted", "False").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -13,6 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// Addresses for pods.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -140,6 +141,13 @@ pub enum Sticky {
     Never,
     /// The pods of a `StatefulSet`. The address belongs to the name of the pod and is one of `reserved`.
     StatefulSet,
+}
+
+impl IpPoolSpec {
+    /// How long a released address is not allocated again.
+    pub fn cooldown(&self) -> Duration {
+        Duration::from_secs(u64::try_from(self.cooldown_seconds).unwrap_or_default())
+    }
 }
 
 impl IpPool {

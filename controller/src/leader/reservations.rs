@@ -4,7 +4,7 @@
 use super::Leader;
 use api::requests::{ReconcileError, WriteResult};
 use api::sticky::{end_by_pool, end_by_set};
-use api::{AddressState, Holder, IpAddress, IpPool, IpPoolSpec};
+use api::{AddressState, Holder, IpAddress, IpPool};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
@@ -132,10 +132,8 @@ impl Leader {
         let config = &self.context.config.daemon;
         let pool = self.context.pools.get(&ObjectRef::new(&address.spec.pool));
         let accepted = pool.and_then(|pool| pool.status.clone()?.accepted);
-        let cooldown =
-            |spec: IpPoolSpec| Duration::from_secs(u64::try_from(spec.cooldown_seconds).unwrap_or_default());
         accepted
-            .map_or(config.quarantines.unused, cooldown)
+            .map_or(config.quarantines.unused, |spec| spec.cooldown())
             .max(config.observation_interval)
     }
 

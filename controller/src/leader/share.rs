@@ -59,11 +59,10 @@ struct SharedPool<'a> {
 
 impl<'a> SharedPool<'a> {
     fn of(accepted: &'a AcceptedPool) -> Self {
-        let seconds = u64::try_from(accepted.spec.cooldown_seconds).unwrap_or_default();
         Self {
             name: accepted.name.as_str(),
             space: &accepted.spec.address_space,
-            cooldown: Duration::from_secs(seconds),
+            cooldown: accepted.spec.cooldown(),
         }
     }
 }

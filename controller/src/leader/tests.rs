@@ -68,6 +68,16 @@ pub(super) fn recording_clients(code: u16) -> (Clients, Arc<Mutex<Vec<String>>>)
     (clients, writes)
 }
 
+/// A pool called `name` whose spec is in force.
+pub(super) fn in_force(name: &str, spec: &Value) -> IpPool {
+    let status =
+        json!({ "observedGeneration": 1, "acceptedGeneration": 1, "conditions": [], "accepted": spec });
+    IpPool {
+        status: Some(serde_json::from_value(status).unwrap()),
+        ..api::testing::pool(name, spec)
+    }
+}
+
 /// A leader of an API server with these clients and without pools, and its supervisor.
 pub(super) fn leader(clients: Clients) -> (Leader, Supervisor) {
     leader_of(clients, vec![])

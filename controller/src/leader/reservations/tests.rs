@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-use super::super::tests::{leader_of, recording_clients};
+use super::super::tests::{in_force, leader_of, recording_clients};
 use super::*;
-use api::testing::pool;
 use serde_json::json;
 
 fn sets(numbers: std::ops::Range<usize>) -> BTreeSet<SetKey> {
@@ -39,12 +38,8 @@ async fn writes_for_an_obsolete_address(cooldown: i64) -> Vec<String> {
     let spec = json!({
         "ranges": [{ "subnet": "10.1.0.0/24" }], "blockSize": { "v4": 16 }, "cooldownSeconds": cooldown,
     });
-    let mut pool = pool("rail0", &spec);
-    let status =
-        json!({ "observedGeneration": 1, "acceptedGeneration": 1, "conditions": [], "accepted": spec });
-    pool.status = Some(serde_json::from_value(status).unwrap());
     let (clients, writes) = recording_clients(200);
-    let (mut leader, _supervisor) = leader_of(clients, vec![pool]);
+    let (mut leader, _supervisor) = leader_of(clients, vec![in_force("rail0", &spec)]);
     let holder = json!({ "namespace": "default", "pod": "db-0", "statefulSet": "db", "network": "n", "ifname": "net1" });
     let address: IpAddress = serde_json::from_value(json!({
         "metadata": { "name": "default-4-0a010003", "resourceVersion": "5" },

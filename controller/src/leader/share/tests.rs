@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which owners are asked to share a block, and the end of a shared block.
 
-use super::super::tests::{caches, leader, leader_of, recording_clients};
+use super::super::tests::{caches, in_force, leader, leader_of, recording_clients};
 use super::*;
 use api::IpPool;
 use api::block_layout::address_name;
@@ -103,10 +103,7 @@ async fn the_shared_block_of_a_lost_pool_is_freed_a_quarantine_after_its_last_ad
     const LONG: Duration = Duration::from_secs(660);
     let spec = json!({ "ranges": [{ "subnet": "10.79.0.0/24" }], "blockSize": { "v4": 16 } });
     let in_conflict = pool("rail0", &spec);
-    let mut accepted = in_conflict.clone();
-    let status =
-        json!({ "observedGeneration": 1, "acceptedGeneration": 1, "conditions": [], "accepted": spec });
-    accepted.status = Some(serde_json::from_value(status).unwrap());
+    let accepted = in_force("rail0", &spec);
 
     let freed = ["PATCH addressspaces", "DELETE ipblocks"];
     assert_eq!(writes_for_a_lost_block(vec![], LONG, None).await, freed);

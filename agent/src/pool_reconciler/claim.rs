@@ -25,8 +25,8 @@ use std::time::{Duration, Instant};
 /// How long a pool that was found full once is not listed again, unless a plugin waits.
 pub(super) const FULL_PAUSE: Duration = Duration::from_secs(10);
 
-/// How often that pause doubles for claims ahead of need, while each list finds the pool full. A list costs the API server the
-/// more, the more blocks there are, and each node of a full pool would repeat it for ever.
+/// How often that pause doubles for claims ahead of need, while each list finds the pool full. The cost of a
+/// list grows with the number of blocks, and each node of a full pool would repeat it for ever.
 const DOUBLINGS: u32 = 4;
 
 /// The result of an attempt to claim a block.
@@ -112,7 +112,8 @@ impl Claims {
         };
         for family in accepted.ranges.families() {
             let claims = self.of_family(family);
-            if std::mem::replace(&mut claims.generation, accepted.generation) != accepted.generation {
+            if claims.generation != accepted.generation {
+                claims.generation = accepted.generation;
                 claims.full_lists = 0;
             }
             if self.is_known_full(family) {

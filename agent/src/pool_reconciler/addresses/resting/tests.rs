@@ -76,6 +76,23 @@ fn asked(container: &str) -> AskedBy {
 
 /// The container of the object that passes to `container`, if one does.
 async fn take(context: &PoolContext, target: &Target, container: &str) -> Option<String> {
+    let taken = pass_to(context, target, container, None).await;
+    Some(taken?.spec.attachment.unwrap().container_id)
+}
+
+/// The address that passes to an attachment of the pod `default/NAME`.
+async fn take_for(context: &PoolContext, target: &Target, name: &str) -> String {
+    let taken = pass_to(context, target, "new", Pod::of(&sandbox(name))).await;
+    taken.unwrap().spec.address
+}
+
+/// The object that passes to `container` of this pod, if one does.
+async fn pass_to(
+    context: &PoolContext,
+    target: &Target,
+    container: &str,
+    pod: Option<Pod>,
+) -> Option<IpAddress> {
     let accepted = target.accepted.clone().unwrap();
     let scope = RequestScope {
         target,
@@ -84,30 +101,11 @@ async fn take(context: &PoolContext, target: &Target, container: &str) -> Option
     };
     let claimant = Claimant {
         asked: &asked(container),
-        pod: None,
+        pod,
         holder: None,
     };
     let mut addresses = Addresses::new(context.clone());
-    let taken = addresses.take_resting(scope, |_| true, &claimant).await.unwrap();
-    Some(taken?.spec.attachment.unwrap().container_id)
-}
-
-/// The address that passes to an attachment of the pod `default/NAME`.
-async fn take_for(context: &PoolContext, target: &Target, name: &str) -> String {
-    let accepted = target.accepted.clone().unwrap();
-    let scope = RequestScope {
-        target,
-        accepted: &accepted,
-        pending: None,
-    };
-    let claimant = Claimant {
-        asked: &asked("new"),
-        pod: Pod::of(&sandbox(name)),
-        holder: None,
-    };
-    let mut addresses = Addresses::new(context.clone());
-    let taken = addresses.take_resting(scope, |_| true, &claimant).await.unwrap();
-    taken.unwrap().spec.address
+    addresses.take_resting(scope, |_| true, &claimant).await.unwrap()
 }
 
 /// The sandbox of the pod `default/NAME`.

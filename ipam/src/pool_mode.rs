@@ -49,10 +49,10 @@ impl<'n> Pools<'n> {
     }
 
     /// Asks the agent about a pool.
-    fn ask(&self, request: &Request, deadline: Instant) -> Result<Reply, Refusal> {
+    fn ask(&self, request: &Request, deadline: Instant) -> Result<Reply, PoolRefusal> {
         let reply = self.agent.ask(request, deadline)?;
         let fallback = reply.fallback().to_vec();
-        reply.accepted().map_err(|error| Refusal { error, fallback })
+        reply.accepted().map_err(|error| PoolRefusal { error, fallback })
     }
 
     /// The pools to try: by descending priority, then in the order of the configuration.
@@ -113,13 +113,13 @@ impl<'n> Pools<'n> {
 }
 
 /// Why a pool gives no address.
-struct Refusal {
+struct PoolRefusal {
     error: Error,
     /// The pool's fallback pools, if the agent named them.
     fallback: Vec<PoolName>,
 }
 
-impl Refusal {
+impl PoolRefusal {
     fn map(self, change: impl FnOnce(Error) -> Error) -> Self {
         Self {
             error: change(self.error),
@@ -128,7 +128,7 @@ impl Refusal {
     }
 }
 
-impl From<Error> for Refusal {
+impl From<Error> for PoolRefusal {
     fn from(error: Error) -> Self {
         let fallback = Vec::new();
         Self { error, fallback }

@@ -5,7 +5,7 @@
 mod plan;
 
 use super::shortage::AgentNeed;
-use super::{Pools, Refusal, without_name};
+use super::{PoolRefusal, Pools, without_name};
 use crate::add::{address, repeat};
 use crate::agent::{AskedBy, Pod, Reply, Request, Verb};
 use crate::allocator::{Allocation, Prober};
@@ -104,7 +104,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Makes the lease, or fails and leaves nothing.
-    pub(super) fn run(&self) -> Result<CniResult, Refusal> {
+    pub(super) fn run(&self) -> Result<CniResult, PoolRefusal> {
         let mut replies = AgentReplies::default();
         let mut asked = false;
         let result = self.try_and_ask(&mut replies, &mut asked);
@@ -157,7 +157,7 @@ impl<'a> Attempt<'a> {
 
     /// Repeats until the lease is made. Sets `asked` once the agent may have allocated addresses to the
     /// attachment.
-    fn try_and_ask(&self, replies: &mut AgentReplies, asked: &mut bool) -> Result<CniResult, Refusal> {
+    fn try_and_ask(&self, replies: &mut AgentReplies, asked: &mut bool) -> Result<CniResult, PoolRefusal> {
         let mut deadline = None;
         loop {
             let (request, need) = match self.try_now(replies)? {
@@ -176,7 +176,7 @@ impl<'a> Attempt<'a> {
             }
             let verb = request.verb;
             let reply = self.pools.ask(&request, deadline);
-            let refused = |refusal: Refusal| refusal.map(|e| need.refused(without_name(self.name, e)));
+            let refused = |refusal: PoolRefusal| refusal.map(|e| need.refused(without_name(self.name, e)));
             match reply.map_err(refused)? {
                 Reply::Local if verb == Verb::Allocate => replies.source = Some(Source::Blocks),
                 Reply::Local => replies.refreshed = true,

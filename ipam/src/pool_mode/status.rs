@@ -3,7 +3,7 @@
 
 use super::add::explained;
 use super::shortage::{AgentNeed, Local};
-use super::{Pools, Refusal, of_pool, without_name};
+use super::{PoolRefusal, Pools, of_pool, without_name};
 use crate::agent::{Request, Verb};
 use crate::allocator::{self, try_allocate};
 use crate::config::{PoolConfig, Requests};
@@ -36,7 +36,7 @@ pub(crate) fn status(pools: &Pools, call: &Call) -> Result<(), Error> {
 }
 
 /// Whether this node has an address of each family of `name`, or the agent could get one.
-fn ready(pools: &Pools, name: &PoolName, probes: bool) -> Result<(), Refusal> {
+fn ready(pools: &Pools, name: &PoolName, probes: bool) -> Result<(), PoolRefusal> {
     let Some(need) = needed(pools, name)? else {
         return Ok(());
     };

@@ -11,7 +11,7 @@ use tests::{Answer, Conf, Node, Pod, json};
 /// five responses.
 const DELAY: u32 = 150;
 
-/// How many ADDs may miss the other pod before one finds it: the VM may get no processor time during a probe.
+/// How many ADDs a test calls until one finds the other pod. A probe misses it if the VM gets no processor time meanwhile.
 const TRIES: usize = 10;
 
 /// The kinds of HCA: none accelerated, all accelerated.

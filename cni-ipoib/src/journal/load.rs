@@ -92,7 +92,7 @@ pub(crate) fn loads(state: &Path, container: Option<&ContainerId>) -> BTreeMap<S
 /// the names of the others.
 ///
 /// # Errors
-/// [`Error::Io`]: a directory cannot be listed.
+/// [`Error::Io`]: the list of networks cannot be read. A list of attachments that cannot be read is an item of the iterator.
 pub(crate) fn on_parent<'s>(
     state: &'s Path,
     parent: &str,

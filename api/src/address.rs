@@ -75,8 +75,8 @@ pub struct IpAddressSpec {
     /// When the attachment got the address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
-    /// The quarantine in seconds of the controller that last marked the address as orphaned. `rdmanet release` frees an address of
-    /// a gone node no sooner after the last change of the object.
+    /// The quarantine in seconds of the controller that last marked the address as orphaned. Neither a controller with a shorter
+    /// one nor `rdmanet release` frees an address of a gone node sooner after the last change of the object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub quarantine_seconds: Option<i64>,

@@ -289,6 +289,11 @@ pub(super) fn is_for(pool: &str, address: &IpAddress, ip: IpAddr) -> bool {
     address.spec.pool == pool && address.spec.address.parse() == Ok(ip)
 }
 
+/// Whether an object's attachment is `owner`.
+pub(super) fn is_attachment(asked: &Attachment, owner: &common::cni::Attachment) -> bool {
+    asked.container_id == owner.container_id.as_str() && asked.ifname == owner.ifname.as_str()
+}
+
 fn in_use(ip: IpAddr, address: &IpAddress) -> Error {
     let name = address.metadata.name.as_deref().unwrap_or_default();
     if let (AddressState::Kept, Some(holder)) = (address.spec.state, &address.spec.holder) {

@@ -7,7 +7,7 @@
 mod observed;
 mod sandboxes;
 
-use super::addresses::{Addresses, is_for};
+use super::addresses::{Addresses, is_attachment, is_for};
 use super::context::{AddressUse, PoolContext, Target};
 use super::publish::{Publisher, without_lease};
 use crate::liveness::{Conclusion, Namespace, PodState, conclude, final_phase};
@@ -20,6 +20,7 @@ use api::{AddressState, IpAddress};
 use block::owner::NodeIdentity;
 use ipam::agent::LIMIT;
 use ipam::clock::{Clock, KernelClock};
+use ipam::pool::{BlockState, PoolFile};
 use ipam::store::{Fate, Released, StoredLease};
 use kube::ResourceExt;
 use observed::{Observed, Suspect};
@@ -33,12 +34,6 @@ async fn fate(stored: &StoredLease) -> Option<Fate> {
     tokio::task::spawn_blocking(move || netns.fate()).await.ok()
 }
 
-/// Whether an address whose lease ended at that time may be allocated by other nodes.
-fn has_rested(ended: Option<Duration>, now: Duration, cooldown: Duration) -> bool {
-    // A time in the future belongs to an earlier boot.
-    ended.is_none_or(|ended| now.checked_sub(ended).is_none_or(|rested| rested >= cooldown))
-}
-
 /// Whether the pod of the ended lease may keep the address by its name. Such an address does not rest. No pod gets an address of a
 /// pool that is gone.
 fn may_be_kept(accepted: Option<&AcceptedPool>, released: &Released) -> bool {
@@ -46,14 +41,19 @@ fn may_be_kept(accepted: Option<&AcceptedPool>, released: &Released) -> bool {
     accepted.is_some_and(|accepted| accepted.is_sticky() && pod.is_none_or(|pod| accepted.asks_agent(pod)))
 }
 
+/// Whether `ip` lies in a block of this node that is about to be shared.
+fn is_being_shared(file: Option<&PoolFile>, ip: IpAddr) -> bool {
+    let mut blocks = file.iter().flat_map(|file| &file.blocks);
+    blocks.any(|block| block.state == BlockState::Sharing && block.cidr.contains(ip))
+}
+
 /// Whether `address` is the object of the released lease.
 fn is_of(pool: &str, address: &IpAddress, released: &Released) -> bool {
     let owner = released.lease.as_ref().map(|lease| &lease.owner);
     is_for(pool, address, released.ip)
         && owner.is_none_or(|owner| {
-            address.spec.attachment.as_ref().is_some_and(|asked| {
-                asked.container_id == owner.container_id.as_str() && asked.ifname == owner.ifname.as_str()
-            })
+            let asked = address.spec.attachment.as_ref();
+            asked.is_some_and(|asked| is_attachment(asked, owner))
         })
 }
 
@@ -319,14 +319,11 @@ impl GarbageCollector {
         accepted: Option<&AcceptedPool>,
         addresses: &mut Addresses,
     ) -> Result<(), ReconcileError> {
-        let (released, cooldown) = self
+        let (released, file) = self
             .context
             .agent
             .stores
-            .with(&self.context.pool, |store| {
-                let cooldown = store.pool()?.map_or(0, |file| file.cooldown_seconds);
-                Ok((store.releases()?, Duration::from_secs(cooldown.into())))
-            })
+            .with(&self.context.pool, |store| Ok((store.releases()?, store.pool()?)))
             .await?;
         if released.is_empty() {
             return Ok(());
@@ -334,9 +331,9 @@ impl GarbageCollector {
         addresses.forget_exhausted();
         let now = KernelClock.since_boot()?;
         // A cooldown may last a day. Until the first one is over, no object can be released.
-        let may_end = |released: &Released| {
-            has_rested(released.ended, now, cooldown) || may_be_kept(accepted, released)
-        };
+        let cooldown = file.as_ref().map_or(Duration::ZERO, PoolFile::cooldown);
+        let may_end =
+            |released: &Released| released.has_rested(now, cooldown) || may_be_kept(accepted, released);
         if !released.iter().any(may_end) {
             return Ok(());
         }
@@ -349,15 +346,17 @@ impl GarbageCollector {
             let pool = self.context.pool.as_str();
             let has_passed =
                 object.is_none() && there.iter().any(|address| is_for(pool, address, released.ip));
+            // The address gets its object before its block is shared (`publish`).
+            let gets_object = object.is_none() && is_being_shared(file.as_ref(), released.ip);
             // A kept address goes back to the same pod, so it needs no cooldown.
-            if (has_passed || object.is_some_and(|address| address.spec.holder.is_none()))
-                && !has_rested(released.ended, now, cooldown)
-            {
+            let must_rest =
+                has_passed || gets_object || object.is_some_and(|address| address.spec.holder.is_none());
+            if must_rest && !released.has_rested(now, cooldown) {
                 continue;
             }
             if let Some(object) = object
                 && !self
-                    .release_object(api, object, has_rested(released.ended, now, cooldown + LIMIT * 2))
+                    .release_object(api, object, released.has_rested(now, cooldown + LIMIT * 2))
                     .await?
             {
                 continue;

@@ -2,7 +2,7 @@
 //! Creates objects for addresses that this node allocated from its own blocks: before a block is shared, and before an address
 //! counts as reserved.
 
-use super::addresses::Claimant;
+use super::addresses::{Claimant, is_attachment};
 use super::context::{PoolContext, RequestScope, Target};
 use super::sticky::StickyAddresses;
 use api::accepted_pool::AcceptedPool;
@@ -16,7 +16,7 @@ use ipam::agent::{AskedBy, Pod};
 use ipam::interval::IntervalSet;
 use ipam::pool::BlockState;
 use ipam::range::bits;
-use ipam::store::{Lease, StoredLease, Unattributed};
+use ipam::store::{Lease, Released, StoredLease, Unattributed};
 use ipnetwork::IpNetwork;
 use kube::ResourceExt;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -33,6 +33,8 @@ pub(super) type LeasedAddress = (IpAddr, StoredLease);
 struct Held {
     /// The addresses of the readable leases.
     leased: Vec<LeasedAddress>,
+    /// The addresses that rest although the agent has them, each with its last lease.
+    released: Vec<LeasedAddress>,
     /// The taken addresses that no readable lease has.
     unattributed: Vec<Unattributed>,
 }
@@ -43,6 +45,15 @@ pub(super) struct Uncovered {
     pub(super) leased: Vec<LeasedAddress>,
     /// Those that no readable lease has.
     pub(super) unattributed: Vec<IpAddr>,
+}
+
+/// The addresses of a block that no object protects from other nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Unpublished {
+    /// Those of leases without a reliable object, and those that no readable lease has.
+    pub(super) taken: u64,
+    /// Those that rest.
+    pub(super) resting: u64,
 }
 
 /// The leases whose objects this process has created or renewed. A pre-existing object may have a DELETE in flight, from a time
@@ -69,13 +80,24 @@ impl Published {
         self.0.insert(ip, (stored.lease.owner.clone(), stored.inode));
     }
 
-    /// Forgets leases that have ended.
-    fn keep(&mut self, leases: &[StoredLease]) {
-        let living: HashSet<IpAddr> = leases
-            .iter()
-            .flat_map(|stored| stored.lease.addresses())
-            .collect();
-        self.0.retain(|ip, _| living.contains(ip));
+    /// Keeps those of `released` that have no object to rely on. An object of another attachment was written when the address
+    /// passed to that one, and an object that is `Kept` when the lease ended.
+    fn retain_unprotected(&self, released: &mut Vec<LeasedAddress>, there: &BTreeMap<IpAddr, IpAddress>) {
+        let is_same = |object: &IpAddress, stored: &StoredLease| {
+            let asked = object.spec.attachment.as_ref();
+            object.spec.state == AddressState::Bound
+                && asked.is_some_and(|asked| is_attachment(asked, &stored.lease.owner))
+        };
+        released.retain(|(ip, stored)| {
+            let object = there.get(ip);
+            object.is_none_or(|object| is_same(object, stored) && !self.has(*ip, stored))
+        });
+    }
+
+    /// Forgets leases that have ended, unless their addresses rest.
+    fn keep(&mut self, leased: &[LeasedAddress], released: &[LeasedAddress]) {
+        let held: HashSet<IpAddr> = leased.iter().chain(released).map(|(ip, _)| *ip).collect();
+        self.0.retain(|ip, _| held.contains(ip));
     }
 }
 
@@ -154,16 +176,22 @@ impl Publisher {
 
     async fn held(&mut self) -> Result<Held, ReconcileError> {
         let stores = &self.context.agent.stores;
-        let (leases, unattributed) = stores.held(&self.context.pool).await?;
-        self.published.keep(&leases.intact);
+        let held = stores.held(&self.context.pool).await?;
+        let unattributed = held.unattributed;
         self.logged
             .retain(|ip| unattributed.iter().any(|one| one.ip == *ip));
         let ips = |stored: StoredLease| {
             let ips: Vec<IpAddr> = stored.lease.addresses().collect();
             ips.into_iter().map(move |ip| (ip, stored.clone()))
         };
+        let leased: Vec<LeasedAddress> = held.leases.intact.into_iter().flat_map(ips).collect();
+        let mut released: Vec<LeasedAddress> = held.released.into_iter().filter_map(last_lease).collect();
+        // If the record of a release stays, the lease of the address shows that it does not rest.
+        released.retain(|(ip, _)| leased.iter().all(|(leased, _)| leased != ip));
+        self.published.keep(&leased, &released);
         Ok(Held {
-            leased: leases.intact.into_iter().flat_map(ips).collect(),
+            leased,
+            released,
             unattributed,
         })
     }
@@ -178,6 +206,16 @@ impl Publisher {
         there: &BTreeMap<IpAddr, IpAddress>,
     ) -> Result<Option<IpAddr>, ReconcileError> {
         self.published.retain_missing(&mut leased, there);
+        self.write(target, accepted, &leased, there).await
+    }
+
+    async fn write(
+        &mut self,
+        target: &Target,
+        accepted: &AcceptedPool,
+        leased: &[LeasedAddress],
+        there: &BTreeMap<IpAddr, IpAddress>,
+    ) -> Result<Option<IpAddr>, ReconcileError> {
         if !leased.is_empty() {
             self.last_write = Some(Instant::now());
         }
@@ -245,18 +283,23 @@ impl Publisher {
         claimant.new_address(&self.context, accepted, ip)
     }
 
-    /// The number of taken addresses of the block that no object protects from other nodes: those of leases without a reliable
-    /// object, and those that no readable lease has.
+    /// The addresses of the block that no object protects from other nodes.
     pub(super) async fn unpublished(
         &mut self,
         api: &Requests,
         cidr: Option<BlockCidr>,
-    ) -> Result<u64, ReconcileError> {
-        let Some(cidr) = cidr else { return Ok(0) };
+    ) -> Result<Unpublished, ReconcileError> {
+        let Some(cidr) = cidr else {
+            return Ok(Unpublished::default());
+        };
         let mut held = self.held_in(cidr).await?;
         let there = self.context.own_addresses(api).await?;
         self.published.retain_missing(&mut held.leased, &there);
-        Ok((held.leased.len() + held.unattributed.len()) as u64)
+        self.published.retain_unprotected(&mut held.released, &there);
+        Ok(Unpublished {
+            taken: (held.leased.len() + held.unattributed.len()) as u64,
+            resting: held.released.len() as u64,
+        })
     }
 
     /// Whether the block can be shared: each taken address of it can get an object.
@@ -268,6 +311,7 @@ impl Publisher {
     async fn held_in(&mut self, cidr: BlockCidr) -> Result<Held, ReconcileError> {
         let mut held = self.held().await?;
         held.leased.retain(|(ip, _)| cidr.network().contains(*ip));
+        held.released.retain(|(ip, _)| cidr.network().contains(*ip));
         held.unattributed.retain(|one| cidr.network().contains(one.ip));
         self.log(&held.unattributed);
         Ok(held)
@@ -287,12 +331,18 @@ impl Publisher {
         }
     }
 
+    /// Creates or renews an object for each address of the block that a lease has or that rests.
     pub(super) async fn publish(&mut self, target: &Target, cidr: BlockCidr) -> Result<(), ReconcileError> {
         let Some(accepted) = &target.accepted else {
             return Ok(());
         };
+        let mut held = self.held_in(cidr).await?;
+        let there = self.context.own_addresses(&target.api).await?;
+        self.published.retain_missing(&mut held.leased, &there);
+        self.published.retain_unprotected(&mut held.released, &there);
+        held.leased.append(&mut held.released);
         // The block is shared only when `unpublished` finds no address without an object.
-        self.publish_leases(target, accepted, &[cidr.interval()].into_iter().collect())
+        self.write(target, accepted, &held.leased, &there)
             .await
             .map(|_| ())
     }
@@ -330,6 +380,12 @@ pub(super) fn without_lease(ip: IpAddr) -> String {
     format!(
         "{ip} is taken on this node, and no readable lease has it; delete the pod that has it (rdmanet addresses {ip}); if no pod has it, remove its files in leases/ and addresses/ (docs/store.md)"
     )
+}
+
+/// A released address with the lease that had it.
+fn last_lease(released: Released) -> Option<LeasedAddress> {
+    let Released { ip, lease, inode, .. } = released;
+    Some((ip, StoredLease { lease: lease?, inode }))
 }
 
 fn of_lease(lease: &Lease) -> AskedBy {

@@ -295,15 +295,30 @@ impl BlockReconciler {
         name: &str,
         cidr: Option<BlockCidr>,
     ) -> Result<(Option<LocalBlock>, Usage), ReconcileError> {
+        let (in_file, used) = self.local_use(name, cidr).await?;
+        let is_sharing = |local: LocalBlock| local.mode == Mode::Sharing;
+        let (Some(block), true) = (cidr.map(BlockCidr::network), in_file.is_some_and(is_sharing)) else {
+            return Ok((in_file, used));
+        };
+        let stores = &self.context.agent.stores;
+        stores.hand_over_resting(&self.context.pool, block).await?;
+        let (in_file, mut used) = self.local_use(name, cidr).await?;
+        let unpublished = self.publisher.unpublished(api, cidr).await?;
+        used.unpublished = unpublished.taken.saturating_add(unpublished.resting);
+        used.resting = used.resting.saturating_add(unpublished.resting);
+        Ok((in_file, used))
+    }
+
+    async fn local_use(
+        &self,
+        name: &str,
+        cidr: Option<BlockCidr>,
+    ) -> Result<(Option<LocalBlock>, Usage), ReconcileError> {
         let cidrs = cidr.map(BlockCidr::network).into_iter().collect();
         let stores = &self.context.agent.stores;
         let holdings = stores.holdings(&self.context.pool, cidrs).await?;
         let in_file = local_block(holdings.file.as_ref(), name);
-        let mut used = holdings.usage.first().copied().unwrap_or_default();
-        if in_file.is_some_and(|local| local.mode == Mode::Sharing) {
-            used.unpublished = self.publisher.unpublished(api, cidr).await?;
-        }
-        Ok((in_file, used))
+        Ok((in_file, holdings.usage.first().copied().unwrap_or_default()))
     }
 
     /// Takes one step. Returns which state the next step is computed from.

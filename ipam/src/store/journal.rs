@@ -242,7 +242,7 @@ impl Locked<'_> {
 
     /// Leaves an address to the agent, which deletes its object from the cluster. On a full disk the agent
     /// finds the object without a lease later.
-    fn hand_over(&self, path: &Path, ip: IpAddr) -> Result<bool, Error> {
+    pub(super) fn hand_over(&self, path: &Path, ip: IpAddr) -> Result<bool, Error> {
         let disk = self.store.node.disk;
         let target = self.store.release_path(ip);
         let moved = match disk.rename(path, &target) {

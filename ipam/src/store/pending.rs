@@ -16,6 +16,7 @@ use super::error::{failed, is_full};
 use super::lease::{Lease, ended, is_without_del};
 use super::{Locked, Store, lease_name};
 use common::cni::{Attachment, Error};
+use ipnetwork::IpNetwork;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind};
 use std::net::IpAddr;
@@ -35,6 +36,15 @@ pub struct Released {
     pub without_del: bool,
     /// The inode of the file.
     pub inode: u64,
+}
+
+impl Released {
+    /// Whether the address has rested for `cooldown` at the time `now`, so that other nodes may allocate it.
+    pub fn has_rested(&self, now: Duration, cooldown: Duration) -> bool {
+        // A time in the future belongs to an earlier boot.
+        let rested = |ended| now.checked_sub(ended).is_none_or(|rested| rested >= cooldown);
+        self.ended.is_none_or(rested)
+    }
 }
 
 /// The ID of the requests of one ADD: an ADD that repeats a stopped one has another ID.
@@ -165,6 +175,21 @@ impl Locked<'_> {
     /// [`common::cni::Code::IO`].
     pub fn end_asking(&self, owner: &Attachment) -> Result<(), Error> {
         self.remove(&self.store.asking_path(owner))
+    }
+
+    /// Leaves the resting addresses of `block` to the agent, which creates their objects: the block is about to be shared, and until
+    /// then each DEL would begin another rest. On a full disk an address stays as it is.
+    ///
+    /// # Errors
+    /// [`common::cni::Code::IO`].
+    pub fn hand_over_resting(&self, block: IpNetwork) -> Result<(), Error> {
+        let resting = self.named_addresses(&self.store.boot.join("resting"))?;
+        for ip in resting.into_iter().filter(|ip| block.contains(*ip)) {
+            if self.rest_of(ip).is_some() && !self.holds(ip)? {
+                self.hand_over(&self.store.resting_path(ip), ip)?;
+            }
+        }
+        Ok(())
     }
 
     /// Whether an attachment of this node holds `ip`.

@@ -86,6 +86,43 @@ async fn three_nodes_share_a_pool_down_to_its_last_address() {
     nodes[0].add_soon("rail0", &Attachment::of("again")).await;
 }
 
+/// The cooldown is longer than this test.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_block_serves_other_nodes_while_some_of_its_addresses_rest() {
+    let site = Site::new().await;
+    let nodes = members(&site, &["a", "b"]).await;
+    let mut spec = simple("10.1.0.0/28");
+    spec["cooldownSeconds"] = json!(3600);
+    site.pool("rail0", spec).await;
+    site.wait_blocks("rail0", 1).await;
+    let name = site.blocks("rail0").await[0].spec.owner.node.clone();
+    let is_owner = |node: &&Member| node.identity.node.node == name;
+    let (owner, other) = (
+        nodes.iter().find(is_owner).unwrap(),
+        nodes.iter().find(|node| !is_owner(node)).unwrap(),
+    );
+    owner.wait_active("rail0").await;
+    let pod = |i: usize| Attachment::of(&format!("p{i}"));
+    let mut given = BTreeSet::new();
+    for i in 0..3 {
+        given.extend(owner.add("rail0", &pod(i)));
+    }
+    (0..3).for_each(|i| owner.del("rail0", &pod(i)));
+    let rest = given.clone();
+    for i in 3..14 {
+        let ip = other.add_soon("rail0", &pod(i)).await;
+        assert!(given.insert(ip.clone()), "{ip} is allocated twice");
+    }
+    // Only the resting addresses are left.
+    assert!(!other.call("ADD", "rail0", &pod(14)).status.success());
+    site.edit("rail0", json!({ "spec": { "cooldownSeconds": 0 } }))
+        .await;
+    for i in 14..17 {
+        let ip = other.add_soon("rail0", &pod(i)).await;
+        assert!(rest.contains(&ip), "{ip}");
+    }
+}
+
 /// Counts refusals of an agent that should hold the pod's request.
 #[derive(Default)]
 struct Refusals {

@@ -116,16 +116,6 @@ async fn the_sandbox_of_a_pod_that_was_deleted_by_force_is_not_lost() {
     assert_eq!(lost_sandboxes("uid-2").await, "0", "a later pod of the name");
 }
 
-#[test]
-fn an_address_rests_after_a_lease_that_ended_in_this_boot() {
-    let seconds = Duration::from_secs;
-    let rested = |ended, now| has_rested(ended, seconds(now), seconds(30));
-    assert!(!rested(Some(seconds(100)), 129));
-    assert!(rested(Some(seconds(100)), 130));
-    assert!(rested(None, 1), "the time of its end is unknown");
-    assert!(rested(Some(seconds(100)), 99), "in an earlier boot");
-}
-
 /// The object of the address of `container`'s interface.
 fn ipaddress(container: &str) -> IpAddress {
     serde_json::from_value(serde_json::json!({

@@ -162,7 +162,8 @@ async fn an_address_without_a_readable_lease_counts_as_one_without_an_object() {
     damage_lease(&publisher.context, &dir, "10.1.0.3").await;
     // In no block of this node.
     touch_address(&dir, "10.1.0.40");
-    assert_eq!(publisher.unpublished(&target.api, block).await.unwrap(), 1);
+    let unpublished = publisher.unpublished(&target.api, block).await.unwrap();
+    assert_eq!((unpublished.taken, unpublished.resting), (1, 0));
     assert!(!publisher.can_share(block).await.unwrap());
     assert!(!publisher.can_reserve(&all).await.unwrap());
 }

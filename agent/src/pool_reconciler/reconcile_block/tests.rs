@@ -1,15 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The blocks that a node keeps.
 
+use super::super::addresses::Addresses;
+use super::super::gc::GarbageCollector;
 use super::super::testing::{
-    answer_with_block, damage_lease, file_of_earlier_boot, own_block, registered_node, replace_file,
-    touch_address,
+    answer_with_block, commit_lease, damage_lease, file_of_earlier_boot, node_with, own_block,
+    registered_node, replace_file, touch_address,
 };
 use super::*;
 use api::deadline::Deadline;
 use api::testing::{silent_clients, small_pool};
+use common::cni::Attachment;
+use ipam::clock::KernelClock;
+use ipam::config::Place;
 use ipam::pool::{BlockState, Counters};
+use ipam::store::{LOCK_WAIT, Node, NodeDisk, Store};
 use kube::ResourceExt;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 
 fn target(open: bool, sharing: &[&str]) -> Target {
@@ -115,4 +125,134 @@ async fn a_block_is_shared_only_if_each_taken_address_can_get_an_object() {
     assert_eq!(damaged.await, BlockState::Active);
     let blocked = after_a_request_to_share(async |_, dir| touch_address(dir, "10.1.0.5"));
     assert_eq!(blocked.await, BlockState::Active);
+}
+
+/// The `IPAddress` objects of an API server.
+#[derive(Default)]
+struct Objects {
+    by_name: BTreeMap<String, Value>,
+    /// What happens before the first write.
+    before_first: Option<Box<dyn FnOnce() + Send>>,
+}
+
+/// An API server that has `block` and these objects, and accepts each write.
+fn answer_with_objects(
+    block: &IpBlock,
+    objects: &Mutex<Objects>,
+    (uri, body): (&str, &Value),
+) -> (u16, Value) {
+    let mut objects = objects.lock().unwrap();
+    if body["kind"] == "IPAddress" {
+        if let Some(before) = objects.before_first.take() {
+            before();
+        }
+        let mut object = body.clone();
+        object["metadata"]["resourceVersion"] = "10".into();
+        let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+        objects.by_name.insert(name, object.clone());
+        return (200, object);
+    }
+    if body["kind"] == "IPBlock" {
+        return (200, body.clone());
+    }
+    if uri.contains("/ipaddresses?") {
+        let items: Vec<&Value> = objects.by_name.values().collect();
+        return (200, json!({ "kind": "List", "metadata": {}, "items": items }));
+    }
+    answer_with_block(block, uri)
+}
+
+/// Works on the store of the pool `rail0` below `dir`, as the plugin does.
+fn with_store(dir: &Path, work: impl FnOnce(&Store<'_>)) {
+    let node = Node {
+        disk: &NodeDisk,
+        clock: &KernelClock,
+        lock_wait: LOCK_WAIT,
+    };
+    let place = Place::of_pool(dir, &"rail0".to_owned().try_into().unwrap());
+    work(&Store::new(&place, &node).unwrap());
+}
+
+fn del(store: &Store<'_>, container: &str) {
+    let owner = Attachment {
+        container_id: container.to_owned().try_into().unwrap(),
+        ifname: "net1".to_owned().try_into().unwrap(),
+    };
+    store.enter().unwrap().release(&owner).unwrap();
+}
+
+/// Before the block is shared, the pod of 10.1.0.3 has ended. The pod of 10.1.0.4 ends while the objects are written.
+#[tokio::test]
+async fn a_block_is_shared_while_addresses_of_it_rest() {
+    let block = own_block();
+    let objects: Arc<Mutex<Objects>> = Arc::default();
+    let (object, there) = (block.clone(), objects.clone());
+    let (context, mut target, dir) = node_with(&[], move |uri, body| {
+        answer_with_objects(&object, &there, (uri, body))
+    })
+    .await;
+    let mut file = file_of_earlier_boot(&context, target.accepted.as_ref().unwrap());
+    file.cooldown_seconds = 3600;
+    replace_file(&context, &file).await;
+    with_store(dir.path(), |store| {
+        for (container, ip) in [("c3", "10.1.0.3"), ("c4", "10.1.0.4"), ("c5", "10.1.0.5")] {
+            commit_lease(store, container, ip, false);
+        }
+        del(store, "c3");
+    });
+    let data = dir.path().to_owned();
+    objects.lock().unwrap().before_first =
+        Some(Box::new(move || with_store(&data, |store| del(store, "c4"))));
+    target.sharing = vec![block.name_any()];
+    let mut reconciler = BlockReconciler::new(context.clone());
+    reconciler.proven = true;
+    reconciler.known.note(&block.name_any(), Some(block));
+    reconciler.reconcile(&target).await.unwrap();
+
+    let blocks = context.file().await.unwrap().unwrap().blocks;
+    assert_eq!(blocks[0].state, BlockState::Shared);
+    let names: Vec<String> = objects.lock().unwrap().by_name.keys().cloned().collect();
+    assert_eq!(
+        names,
+        ["default-0a010003", "default-0a010004", "default-0a010005"]
+    );
+}
+
+/// The record of a release keeps an address until the address has its object.
+#[tokio::test]
+async fn an_address_rests_although_the_api_server_refuses_its_object() {
+    let block = own_block();
+    let object = block.clone();
+    let (context, mut target, dir) = node_with(&[], move |uri, body| {
+        if body["kind"] == "IPAddress" {
+            return (403, json!({ "kind": "Status", "status": "Failure", "code": 403 }));
+        }
+        answer_with_block(&object, uri)
+    })
+    .await;
+    let mut file = file_of_earlier_boot(&context, target.accepted.as_ref().unwrap());
+    file.cooldown_seconds = 3600;
+    replace_file(&context, &file).await;
+    with_store(dir.path(), |store| {
+        commit_lease(store, "c3", "10.1.0.3", false);
+        del(store, "c3");
+    });
+    target.sharing = vec![block.name_any()];
+    let mut reconciler = BlockReconciler::new(context.clone());
+    reconciler.proven = true;
+    reconciler.known.note(&block.name_any(), Some(block));
+    reconciler.reconcile(&target).await.unwrap_err();
+    let mut collector = GarbageCollector::new(context.clone());
+    let mut addresses = Addresses::new(context.clone());
+    let accepted = target.accepted.as_ref();
+    let ended = collector.release_ended(&target.api, accepted, &mut addresses);
+    ended.await.unwrap();
+    assert_eq!(
+        context.file().await.unwrap().unwrap().blocks[0].state,
+        BlockState::Sharing
+    );
+    assert_eq!(
+        context.agent.stores.releases(&context.pool).await.unwrap().len(),
+        1
+    );
 }

@@ -3,9 +3,10 @@
 
 use super::single;
 use crate::pool::{Confirmed, PoolFile, PoolRange, Standing};
-use crate::store::{BlockUse, Locked, RequestId, Sandbox, Store};
+use crate::store::{BlockUse, Locked, Released, RequestId, Sandbox, Store};
 use crate::testing::{Fault, Fixture, attachment, pool_file};
 use common::cni::{CniResult, Code, Error, IpConfig};
+use ipnetwork::IpNetwork;
 use nix::libc::EIO;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -468,4 +469,85 @@ fn del_killed_at_any_step_of_a_hand_over_loses_no_address() {
         at += 1;
     }
     assert!(at >= 4, "{at} steps were tried, which cannot be all");
+}
+
+#[test]
+fn an_address_rests_after_a_lease_that_ended_in_this_boot() {
+    let seconds = Duration::from_secs;
+    let rested = |ended, now| {
+        let released = Released {
+            ip: IpAddr::from([10, 0, 0, 1]),
+            lease: None,
+            ended,
+            without_del: false,
+            inode: 1,
+        };
+        released.has_rested(seconds(now), seconds(30))
+    };
+    assert!(!rested(Some(seconds(100)), 129));
+    assert!(rested(Some(seconds(100)), 130));
+    assert!(rested(None, 1), "the time of its end is unknown");
+    assert!(rested(Some(seconds(100)), 99), "in an earlier boot");
+}
+
+/// Four leases on 10.0.0.1 to 10.0.0.4. Those of the first two have ended. The block that is about to be shared has 10.0.0.2 and
+/// 10.0.0.3.
+fn with_resting_addresses() -> (Fixture, IpNetwork) {
+    let fixture = single("10.0.0.0/24");
+    for container in ["a", "b", "c", "d"] {
+        fixture.add(container);
+    }
+    fixture.del("a").unwrap();
+    fixture.del("b").unwrap();
+    (fixture, "10.0.0.2/31".parse().unwrap())
+}
+
+fn hand_over(fixture: &Fixture, block: IpNetwork) -> Result<(), Error> {
+    fixture.with_store(|store| store.enter().unwrap().hand_over_resting(block))
+}
+
+#[test]
+fn only_the_resting_addresses_of_a_block_are_handed_over_to_the_agent() {
+    let (fixture, block) = with_resting_addresses();
+    let releases = || fixture.with_store(|store| store.releases().unwrap());
+    for _ in 0..2 {
+        hand_over(&fixture, block).unwrap();
+        let [one] = &releases()[..] else {
+            panic!("{:?}", releases());
+        };
+        assert_eq!(one.ip.to_string(), "10.0.0.2");
+        assert_eq!(one.lease.as_ref().unwrap().owner, attachment("b"));
+        assert!(one.ended.is_some(), "the agent needs the start of the cooldown");
+        assert_eq!(fixture.names("resting"), ["10.0.0.1"]);
+    }
+    // An address that has rested is free.
+    fixture.del("c").unwrap();
+    fixture.pass(Duration::from_secs(30));
+    hand_over(&fixture, block).unwrap();
+    assert_eq!(releases().len(), 1);
+    fixture.assert_sound("after the hand-over");
+}
+
+#[test]
+fn a_hand_over_of_resting_addresses_killed_at_any_step_loses_none() {
+    let mut at = 0;
+    loop {
+        let (fixture, block) = with_resting_addresses();
+        fixture.fault(Fault::Die { at, torn: true });
+        // The result does not matter here: the process may have been killed after its last change.
+        let _ = hand_over(&fixture, block);
+        let met = fixture.fault_was_met();
+        fixture.fault(Fault::None);
+        let resting = fixture.names("resting").contains(&"10.0.0.2".to_owned());
+        let released = fixture.with_store(|store| store.releases().unwrap());
+        assert!(resting || released.len() == 1, "killed at {at}");
+        hand_over(&fixture, block).unwrap();
+        let released = fixture.with_store(|store| store.releases().unwrap());
+        assert_eq!(released.len(), 1, "killed at {at}");
+        if !met {
+            break;
+        }
+        at += 1;
+    }
+    assert!(at >= 2, "{at} steps were tried, which cannot be all");
 }

@@ -15,7 +15,7 @@ use api::accepted_pool::AcceptedPool;
 use api::block_layout::address_name;
 use api::convert::owner;
 use api::flags::DaemonFlags;
-use api::requests::{ReconcileError, Requests, WriteResult};
+use api::requests::{ApiError, ReconcileError, Requests, WriteResult};
 use api::{AddressState, IpAddress};
 use block::owner::NodeIdentity;
 use ipam::agent::LIMIT;
@@ -277,7 +277,7 @@ impl GarbageCollector {
         let pod = if newer == Some(Newer::Sandbox) {
             PodState::HasNewerSandbox
         } else {
-            self.pod_state(api, stored).await
+            self.pod_state(api, stored).await?
         };
         match conclude(namespace, &pod) {
             Conclusion::Unused(why) => Some(why),
@@ -288,7 +288,8 @@ impl GarbageCollector {
         }
     }
 
-    async fn pod_state(&self, api: &Requests, stored: &StoredLease) -> PodState {
+    /// The state of the pod of a lease. None if the round was interrupted before it asked: that says nothing about the API server.
+    async fn pod_state(&self, api: &Requests, stored: &StoredLease) -> Option<PodState> {
         let Some((namespace, name)) = stored
             .lease
             .sandbox
@@ -296,9 +297,10 @@ impl GarbageCollector {
             .as_ref()
             .and_then(|pod| pod.split_once('/'))
         else {
-            return PodState::Unnamed;
+            return Some(PodState::Unnamed);
         };
-        match api.pod(namespace, name).await {
+        Some(match api.pod(namespace, name).await {
+            Err(ApiError::NotSent { .. }) => return None,
             Err(error) => PodState::Unknown(error.to_string()),
             Ok(None) => PodState::Gone,
             Ok(Some(pod)) => match (&stored.lease.sandbox.uid, pod.uid()) {
@@ -308,7 +310,7 @@ impl GarbageCollector {
                 }
                 _ => PodState::Exists,
             },
-        }
+        })
     }
 
     /// Deletes the objects of released addresses after their cooldown. A kept address stays reserved for its holder. An address

@@ -7,6 +7,7 @@ use super::super::testing::{
 };
 use super::*;
 use crate::config::Config;
+use api::deadline::Deadline;
 use api::http::Health;
 use api::testing::accepted_pool;
 use clap::Parser as _;
@@ -110,6 +111,38 @@ async fn lost_sandboxes(uid: &str) -> String {
     count.unwrap().to_owned()
 }
 
+/// Whether a lease whose namespace is gone is left after a few rounds of the collector, with requests that have this deadline.
+async fn lease_is_left(deadline: Deadline) -> bool {
+    const INTERVAL: Duration = Duration::from_millis(50);
+    let (context, _, dir) = observing_node(INTERVAL).await;
+    let args = Args::parse("K8S_POD_NAMESPACE=default;K8S_POD_NAME=a;K8S_POD_UID=uid-1").unwrap();
+    let netns = dir.path().join("c1");
+    symlink("/proc/self/ns/net", &netns).unwrap();
+    let sandbox = Sandbox::of(&args, &netns);
+    let made = context.agent.stores.with(&context.pool, move |store| {
+        commit_lease_of(store, "c1", sandbox, ("10.1.0.3", false));
+        Ok(())
+    });
+    made.await.unwrap();
+    std::fs::remove_file(&netns).unwrap();
+    let api = context.agent.clients.requests(deadline);
+    let mut collector = GarbageCollector::new(context.clone());
+    for _ in 0..6 {
+        collector.collect_leases(&api).await.unwrap();
+        tokio::time::sleep(INTERVAL).await;
+    }
+    let leases = context.agent.stores.leases(&context.pool).await.unwrap();
+    !leases.intact.is_empty()
+}
+
+/// A round that a plugin has interrupted sends no request any more. The pod may exist, and its DEL may still come.
+#[tokio::test]
+async fn an_interrupted_round_is_no_evidence_against_a_lease() {
+    let passed = Deadline::At(tokio::time::Instant::now());
+    assert!(lease_is_left(passed).await);
+    assert!(!lease_is_left(Deadline::background()).await, "the Pod is gone");
+}
+
 #[tokio::test]
 async fn the_sandbox_of_a_pod_that_was_deleted_by_force_is_not_lost() {
     assert_eq!(lost_sandboxes("uid-1").await, "1", "a newer sandbox of the pod");
@@ -182,6 +215,7 @@ async fn pod_state(uid: &str, phase: &str) -> PodState {
     GarbageCollector::new(context)
         .pod_state(&target.api, &stored)
         .await
+        .unwrap()
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@
 use block::{LocalBlock, Mode, Usage};
 use common::cni::id::is_name;
 use common::cni::{Code, Error};
-use ipam::clock::{Clock, KernelClock};
+use ipam::clock::KernelClock;
 use ipam::config::Place;
 use ipam::pool::{Block, BlockState, POOLS, PoolFile, PoolName};
 use ipam::store::{Disk, LOCK_WAIT, Leases, Locked, NodeDisk, Released, Store, Unattributed};
@@ -18,7 +18,6 @@ use ipnetwork::IpNetwork;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 /// The stores of this node's pools.
 #[derive(Clone)]
@@ -36,17 +35,6 @@ pub struct LocalPool {
     pub file: Option<PoolFile>,
     /// The use of each requested block, in the order of the request.
     pub usage: Vec<Usage>,
-}
-
-/// The addresses of a pool that this node keeps from other pods.
-#[derive(Clone, Debug, Default)]
-pub struct HeldAddresses {
-    /// All leases.
-    pub leases: Leases,
-    /// The taken addresses that no readable lease has.
-    pub unattributed: Vec<Unattributed>,
-    /// The addresses in `releases/` that have not rested yet.
-    pub released: Vec<Released>,
 }
 
 impl Stores {
@@ -155,30 +143,19 @@ impl Stores {
         self.with(pool, |store| store.leases()).await
     }
 
-    /// The addresses of `pool` that this node keeps from other pods.
+    /// All leases of `pool` on this node, and the taken addresses that none of the readable ones has.
     ///
     /// # Errors
     /// [`Code::IO`], [`Code::STORE_CORRUPT`], [`Code::TRY_AGAIN`].
-    pub async fn held(&self, pool: &PoolName) -> Result<HeldAddresses, Error> {
-        self.with(pool, |store| {
-            let Some(locked) = store.enter_existing()? else {
-                return Ok(HeldAddresses::default());
-            };
-            let (leases, unattributed) = locked.held()?;
-            let cooldown = store.pool()?.map_or(Duration::ZERO, |file| file.cooldown());
-            let now = KernelClock.since_boot()?;
-            let mut released = store.releases()?;
-            released.retain(|released| !released.has_rested(now, cooldown));
-            Ok(HeldAddresses {
-                leases,
-                unattributed,
-                released,
-            })
+    pub async fn held(&self, pool: &PoolName) -> Result<(Leases, Vec<Unattributed>), Error> {
+        self.with(pool, |store| match store.enter_existing()? {
+            Some(locked) => locked.held(),
+            None => Ok((Leases::default(), Vec::new())),
         })
         .await
     }
 
-    /// Hands the resting addresses of `block` over to the agent of this process, as [`Locked::hand_over_resting`].
+    /// Hands over the resting addresses of `block`, as [`Locked::hand_over_resting`].
     ///
     /// # Errors
     /// [`Code::IO`], [`Code::TRY_AGAIN`].

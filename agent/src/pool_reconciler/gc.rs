@@ -332,8 +332,8 @@ impl GarbageCollector {
         }
         addresses.forget_exhausted();
         let now = KernelClock.since_boot()?;
-        // A cooldown may last a day. Until the first one is over, no object can be released.
         let cooldown = file.as_ref().map_or(Duration::ZERO, PoolFile::cooldown);
+        // A cooldown may last a day. Until the first one is over, no object can be released.
         let may_end =
             |released: &Released| released.has_rested(now, cooldown) || may_be_kept(accepted, released);
         if !released.iter().any(may_end) {

@@ -13,6 +13,7 @@ use api::{AddressState, IpAddress};
 use block::owner::NodeIdentity;
 use common::cni::{Attachment, Error};
 use ipam::agent::{AskedBy, Pod};
+use ipam::clock::{Clock, KernelClock};
 use ipam::interval::IntervalSet;
 use ipam::pool::BlockState;
 use ipam::range::bits;
@@ -21,7 +22,7 @@ use ipnetwork::IpNetwork;
 use kube::ResourceExt;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The number of objects that are written at the same time. Pods of other nodes wait until all objects of a block exist.
 const AT_ONCE: usize = 8;
@@ -33,7 +34,7 @@ pub(super) type LeasedAddress = (IpAddr, StoredLease);
 struct Held {
     /// The addresses of the readable leases.
     leased: Vec<LeasedAddress>,
-    /// The addresses that rest although the agent has them, each with its last lease.
+    /// The resting addresses whose objects the agent deletes, each with its last lease.
     released: Vec<LeasedAddress>,
     /// The taken addresses that no readable lease has.
     unattributed: Vec<Unattributed>,
@@ -95,8 +96,13 @@ impl Published {
     }
 
     /// Forgets leases that have ended, unless their addresses rest.
-    fn keep(&mut self, leased: &[LeasedAddress], released: &[LeasedAddress]) {
-        let held: HashSet<IpAddr> = leased.iter().chain(released).map(|(ip, _)| *ip).collect();
+    fn keep(&mut self, held: &Held) {
+        let held: HashSet<IpAddr> = held
+            .leased
+            .iter()
+            .chain(&held.released)
+            .map(|(ip, _)| *ip)
+            .collect();
         self.0.retain(|ip, _| held.contains(ip));
     }
 }
@@ -175,25 +181,36 @@ impl Publisher {
     }
 
     async fn held(&mut self) -> Result<Held, ReconcileError> {
+        let held = self.look().await?;
+        self.published.keep(&held);
+        Ok(held)
+    }
+
+    /// Reads the leases, and not the released addresses, which only a block that is about to be shared needs.
+    async fn look(&mut self) -> Result<Held, ReconcileError> {
         let stores = &self.context.agent.stores;
-        let held = stores.held(&self.context.pool).await?;
-        let unattributed = held.unattributed;
+        let (leases, unattributed) = stores.held(&self.context.pool).await?;
         self.logged
             .retain(|ip| unattributed.iter().any(|one| one.ip == *ip));
         let ips = |stored: StoredLease| {
             let ips: Vec<IpAddr> = stored.lease.addresses().collect();
             ips.into_iter().map(move |ip| (ip, stored.clone()))
         };
-        let leased: Vec<LeasedAddress> = held.leases.intact.into_iter().flat_map(ips).collect();
-        let mut released: Vec<LeasedAddress> = held.released.into_iter().filter_map(last_lease).collect();
-        // If the record of a release stays, the lease of the address shows that it does not rest.
-        released.retain(|(ip, _)| leased.iter().all(|(leased, _)| leased != ip));
-        self.published.keep(&leased, &released);
         Ok(Held {
-            leased,
-            released,
+            leased: leases.intact.into_iter().flat_map(ips).collect(),
+            released: Vec::new(),
             unattributed,
         })
+    }
+
+    /// The addresses in `releases/` that have not rested yet, each with its last lease.
+    async fn released(&self) -> Result<Vec<LeasedAddress>, ReconcileError> {
+        let file = self.context.file().await?;
+        let cooldown = file.map_or(Duration::ZERO, |file| file.cooldown());
+        let now = KernelClock.since_boot()?;
+        let mut released = self.context.agent.stores.releases(&self.context.pool).await?;
+        released.retain(|released| !released.has_rested(now, cooldown));
+        Ok(released.into_iter().filter_map(last_lease).collect())
     }
 
     /// Creates or renews the object of each of the addresses that has no reliable one. `there`: the objects of this node, listed
@@ -292,10 +309,7 @@ impl Publisher {
         let Some(cidr) = cidr else {
             return Ok(Unpublished::default());
         };
-        let mut held = self.held_in(cidr).await?;
-        let there = self.context.own_addresses(api).await?;
-        self.published.retain_missing(&mut held.leased, &there);
-        self.published.retain_unprotected(&mut held.released, &there);
+        let (held, _) = self.unprotected(api, cidr).await?;
         Ok(Unpublished {
             taken: (held.leased.len() + held.unattributed.len()) as u64,
             resting: held.released.len() as u64,
@@ -309,12 +323,31 @@ impl Publisher {
     }
 
     async fn held_in(&mut self, cidr: BlockCidr) -> Result<Held, ReconcileError> {
-        let mut held = self.held().await?;
+        let mut held = self.look().await?;
+        // A DEL in between moves an address from the leases to `releases/`. If the record of a release stays, the lease of the
+        // address shows that it does not rest.
+        held.released = self.released().await?;
+        let leased: HashSet<IpAddr> = held.leased.iter().map(|(ip, _)| *ip).collect();
+        held.released.retain(|(ip, _)| !leased.contains(ip));
+        self.published.keep(&held);
         held.leased.retain(|(ip, _)| cidr.network().contains(*ip));
         held.released.retain(|(ip, _)| cidr.network().contains(*ip));
         held.unattributed.retain(|one| cidr.network().contains(one.ip));
         self.log(&held.unattributed);
         Ok(held)
+    }
+
+    /// As [`Self::held_in`], without the addresses that have an object to rely on. The second value: the objects of this node.
+    async fn unprotected(
+        &mut self,
+        api: &Requests,
+        cidr: BlockCidr,
+    ) -> Result<(Held, BTreeMap<IpAddr, IpAddress>), ReconcileError> {
+        let mut held = self.held_in(cidr).await?;
+        let there = self.context.own_addresses(api).await?;
+        self.published.retain_missing(&mut held.leased, &there);
+        self.published.retain_unprotected(&mut held.released, &there);
+        Ok((held, there))
     }
 
     /// Logs each of the addresses once, because no object can be created for it.
@@ -336,10 +369,7 @@ impl Publisher {
         let Some(accepted) = &target.accepted else {
             return Ok(());
         };
-        let mut held = self.held_in(cidr).await?;
-        let there = self.context.own_addresses(&target.api).await?;
-        self.published.retain_missing(&mut held.leased, &there);
-        self.published.retain_unprotected(&mut held.released, &there);
+        let (mut held, there) = self.unprotected(&target.api, cidr).await?;
         held.leased.append(&mut held.released);
         // The block is shared only when `unpublished` finds no address without an object.
         self.write(target, accepted, &held.leased, &there)

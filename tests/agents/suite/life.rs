@@ -93,8 +93,8 @@ async fn a_node_claims_blocks_for_new_pods_and_returns_them_after_they_end() {
     assert_eq!(node.blocks("rail0", "active").len(), 1);
 }
 
-/// If a kill comes between a claim and its answer, the next agent claims the block a second time, and the pods of this test, which
-/// are brief, make its addresses suspect for the quarantine. Such a block stays for so long.
+/// If a kill comes between a claim and its answer, the next agent claims the block a second time. The plugin requests probes of the
+/// addresses of such a block. A lease with a probe that is brief makes its address suspect, and the block stays for the quarantine.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repeatedly_killed_agent_leaks_no_block() {
     let flags = ["--quarantine", "20s"];

@@ -27,6 +27,17 @@ async fn all_have_a_block(nodes: &[Member]) {
     }
 }
 
+/// The node that has the pool's only block, and a node that has none.
+async fn owner_and_other<'n>(site: &Site, pool: &str, nodes: &'n [Member]) -> (&'n Member, &'n Member) {
+    site.wait_blocks(pool, 1).await;
+    let owner = site.blocks(pool).await[0].spec.owner.node.clone();
+    let is_owner = |node: &&Member| node.identity.node.node == owner;
+    (
+        nodes.iter().find(is_owner).unwrap(),
+        nodes.iter().find(|node| !is_owner(node)).unwrap(),
+    )
+}
+
 async fn shared_blocks(site: &Site) -> usize {
     let blocks = site.blocks("rail0").await;
     blocks
@@ -94,13 +105,7 @@ async fn a_block_serves_other_nodes_while_some_of_its_addresses_rest() {
     let mut spec = simple("10.1.0.0/28");
     spec["cooldownSeconds"] = json!(3600);
     site.pool("rail0", spec).await;
-    site.wait_blocks("rail0", 1).await;
-    let name = site.blocks("rail0").await[0].spec.owner.node.clone();
-    let is_owner = |node: &&Member| node.identity.node.node == name;
-    let (owner, other) = (
-        nodes.iter().find(is_owner).unwrap(),
-        nodes.iter().find(|node| !is_owner(node)).unwrap(),
-    );
+    let (owner, other) = owner_and_other(&site, "rail0", &nodes).await;
     owner.wait_active("rail0").await;
     let pod = |i: usize| Attachment::of(&format!("p{i}"));
     let mut given = BTreeSet::new();
@@ -216,13 +221,7 @@ async fn reserved_addresses_in_use_keep_no_block_from_being_shared(site: &Site, 
     let mut spec = simple("10.2.0.0/28");
     spec["reserved"] = json!(["10.2.0.8-10.2.0.14"]);
     site.pool("half", spec).await;
-    site.wait_blocks("half", 1).await;
-    let owner = site.blocks("half").await[0].spec.owner.node.clone();
-    let is_owner = |node: &&Member| node.identity.node.node == owner;
-    let (owner, other) = (
-        nodes.iter().find(is_owner).unwrap(),
-        nodes.iter().find(|node| !is_owner(node)).unwrap(),
-    );
+    let (owner, other) = owner_and_other(site, "half", nodes).await;
     // Requests as many addresses as the node may allocate by itself: seven.
     for last in 8..15 {
         let ip = format!("10.2.0.{last}");

@@ -102,16 +102,27 @@ fn the_round_after_an_interruption_starts_behind_the_interrupted_block() {
 /// The state of this node's only block after a round in which the controller asks for it. `before` changes the store.
 async fn after_a_request_to_share(before: impl AsyncFnOnce(&PoolContext, &TempDir)) -> BlockState {
     let block = own_block();
-    let (name, object) = (block.name_any(), block.clone());
+    let object = block.clone();
     let (context, mut target, dir) = registered_node(move |uri| answer_with_block(&object, uri)).await;
     let file = file_of_earlier_boot(&context, target.accepted.as_ref().unwrap());
     replace_file(&context, &file).await;
     before(&context, &dir).await;
+    share(&context, &mut target, block).await.unwrap();
+    state(&context).await
+}
+
+/// A round in which the controller asks for `block`.
+async fn share(context: &PoolContext, target: &mut Target, block: IpBlock) -> Result<(), ReconcileError> {
+    let name = block.name_any();
     target.sharing = vec![name.clone()];
     let mut reconciler = BlockReconciler::new(context.clone());
     reconciler.proven = true;
     reconciler.known.note(&name, Some(block));
-    reconciler.reconcile(&target).await.unwrap();
+    reconciler.reconcile(target).await
+}
+
+/// The state of this node's only block.
+async fn state(context: &PoolContext) -> BlockState {
     context.file().await.unwrap().unwrap().blocks[0].state
 }
 
@@ -173,6 +184,13 @@ fn with_store(dir: &Path, work: impl FnOnce(&Store<'_>)) {
     work(&Store::new(&place, &node).unwrap());
 }
 
+/// Writes the file of the block, with a cooldown that is longer than the test.
+async fn with_long_cooldown(context: &PoolContext, target: &Target) {
+    let mut file = file_of_earlier_boot(context, target.accepted.as_ref().unwrap());
+    file.cooldown_seconds = 3600;
+    replace_file(context, &file).await;
+}
+
 fn del(store: &Store<'_>, container: &str) {
     let owner = Attachment {
         container_id: container.to_owned().try_into().unwrap(),
@@ -191,9 +209,7 @@ async fn a_block_is_shared_while_addresses_of_it_rest() {
         answer_with_objects(&object, &there, (uri, body))
     })
     .await;
-    let mut file = file_of_earlier_boot(&context, target.accepted.as_ref().unwrap());
-    file.cooldown_seconds = 3600;
-    replace_file(&context, &file).await;
+    with_long_cooldown(&context, &target).await;
     with_store(dir.path(), |store| {
         for (container, ip) in [("c3", "10.1.0.3"), ("c4", "10.1.0.4"), ("c5", "10.1.0.5")] {
             commit_lease(store, container, ip, false);
@@ -203,14 +219,9 @@ async fn a_block_is_shared_while_addresses_of_it_rest() {
     let data = dir.path().to_owned();
     objects.lock().unwrap().before_first =
         Some(Box::new(move || with_store(&data, |store| del(store, "c4"))));
-    target.sharing = vec![block.name_any()];
-    let mut reconciler = BlockReconciler::new(context.clone());
-    reconciler.proven = true;
-    reconciler.known.note(&block.name_any(), Some(block));
-    reconciler.reconcile(&target).await.unwrap();
+    share(&context, &mut target, block).await.unwrap();
 
-    let blocks = context.file().await.unwrap().unwrap().blocks;
-    assert_eq!(blocks[0].state, BlockState::Shared);
+    assert_eq!(state(&context).await, BlockState::Shared);
     let names: Vec<String> = objects.lock().unwrap().by_name.keys().cloned().collect();
     assert_eq!(
         names,
@@ -230,27 +241,18 @@ async fn an_address_rests_although_the_api_server_refuses_its_object() {
         answer_with_block(&object, uri)
     })
     .await;
-    let mut file = file_of_earlier_boot(&context, target.accepted.as_ref().unwrap());
-    file.cooldown_seconds = 3600;
-    replace_file(&context, &file).await;
+    with_long_cooldown(&context, &target).await;
     with_store(dir.path(), |store| {
         commit_lease(store, "c3", "10.1.0.3", false);
         del(store, "c3");
     });
-    target.sharing = vec![block.name_any()];
-    let mut reconciler = BlockReconciler::new(context.clone());
-    reconciler.proven = true;
-    reconciler.known.note(&block.name_any(), Some(block));
-    reconciler.reconcile(&target).await.unwrap_err();
+    share(&context, &mut target, block).await.unwrap_err();
     let mut collector = GarbageCollector::new(context.clone());
     let mut addresses = Addresses::new(context.clone());
     let accepted = target.accepted.as_ref();
     let ended = collector.release_ended(&target.api, accepted, &mut addresses);
     ended.await.unwrap();
-    assert_eq!(
-        context.file().await.unwrap().unwrap().blocks[0].state,
-        BlockState::Sharing
-    );
+    assert_eq!(state(&context).await, BlockState::Sharing);
     assert_eq!(
         context.agent.stores.releases(&context.pool).await.unwrap().len(),
         1

@@ -4,7 +4,7 @@
 //! Invariant: every wait has a deadline, and ends at once with the cause when the VM is gone.
 
 use serde_json::{Value, json};
-use std::fmt::Write as _;
+use std::fmt::{Debug, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -59,7 +59,12 @@ pub(crate) fn run(command: &mut Command) -> String {
     let output = command
         .output()
         .unwrap_or_else(|e| panic!("cannot start {command:?}: {e}"));
-    assert!(output.status.success(), "{command:?} failed: {}", said(&output));
+    printed(command, &output)
+}
+
+/// What `command`, which must have succeeded, printed.
+fn printed(command: &impl Debug, output: &Output) -> String {
+    assert!(output.status.success(), "{command:?} failed: {}", said(output));
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
@@ -133,13 +138,7 @@ impl Cluster {
     /// What kubectl prints for these words.
     pub(crate) fn kubectl(&self, words: &str) -> String {
         let args: Vec<&str> = words.split_whitespace().collect();
-        let output = self.reached(&args);
-        assert!(
-            output.status.success(),
-            "kubectl {words} failed: {}",
-            said(&output)
-        );
-        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+        printed(&["kubectl", words], &self.reached(&args))
     }
 
     /// The same, for a command that may fail: `Err` has its output.

@@ -90,7 +90,8 @@ pub struct LocalBlock {
 pub struct Usage {
     /// Addresses that leases have.
     pub leased: u64,
-    /// The taken addresses that no object protects from other nodes. Some of them may have no readable lease.
+    /// The taken addresses that no object protects from other nodes. Some of them may have no readable lease. In a block that is
+    /// about to be shared, the resting addresses without an object count too.
     pub unpublished: u64,
     /// Released addresses that may not be allocated yet.
     pub resting: u64,

@@ -20,6 +20,7 @@ use block::owner::NodeIdentity;
 use common::cni::{Code, Error};
 use ipam::agent::{AskedBy, Pod};
 use ipam::range::{Family, bits};
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Instant;
 
@@ -98,6 +99,8 @@ pub(super) struct Addresses {
     context: PoolContext,
     /// Searches that found every address taken.
     exhausted: pick::Exhausted,
+    /// The number of tries, by family, that found a taken address since one found a free address or a search found none.
+    misses: HashMap<Family, u128>,
     /// The number of searches. Each begins at a place of its own.
     attempts: u64,
     /// The result of the last list of shared blocks.
@@ -110,6 +113,7 @@ impl Addresses {
         Self {
             context,
             exhausted: pick::Exhausted::default(),
+            misses: HashMap::new(),
             attempts: 0,
             shared: None,
             last_write: None,

@@ -12,7 +12,8 @@ use ipam::range::{Family, single};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// The number of addresses that are tried one by one before all are listed.
+/// The number of addresses that are tried one by one before all are listed. With a slow API server, the time of a plugin ends
+/// before the tries do. So the next search has fewer left, and the list comes in the end.
 const TRIES: u128 = 16;
 
 /// How long the result of a search that found nothing is valid, at first and at most. An address that another node releases
@@ -73,9 +74,11 @@ impl Addresses {
             return Ok(None);
         }
         let found = self.search(scope, family, all, claimant).await?;
-        match &found {
-            Some(_) => self.exhausted.forget(family),
-            None => self.exhausted.note(family, all, Instant::now(), fastrand::f64()),
+        if found.is_some() {
+            self.exhausted.forget(family);
+        } else {
+            self.exhausted.note(family, all, Instant::now(), fastrand::f64());
+            self.misses.remove(&family);
         }
         Ok(found)
     }
@@ -88,7 +91,8 @@ impl Addresses {
         all: &IntervalSet,
         claimant: &Claimant<'_>,
     ) -> Result<Option<IpAddress>, Error> {
-        let some = self.some_of(all, TRIES, claimant);
+        let misses = self.misses.get(&family).copied().unwrap_or_default();
+        let some = self.some_of(all, TRIES.saturating_sub(misses), claimant);
         if let Some(address) = self.bind_one(scope, family, some, claimant).await? {
             return Ok(Some(address));
         }
@@ -130,8 +134,12 @@ impl Addresses {
     ) -> Result<Option<IpAddress>, Error> {
         for number in numbers {
             match self.bind(scope, family.address(number), claimant).await {
-                Err(e) if e.code == Code::ADDRESS_IN_USE => {}
-                done => return done.map(Some),
+                Err(e) if e.code == Code::ADDRESS_IN_USE => *self.misses.entry(family).or_default() += 1,
+                Ok(address) => {
+                    self.misses.remove(&family);
+                    return Ok(Some(address));
+                }
+                Err(e) => return Err(e),
             }
         }
         Ok(None)

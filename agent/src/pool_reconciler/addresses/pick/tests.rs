@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use super::*;
+use crate::pool_reconciler::testing::node_with;
+use api::testing::accepted_pool;
+use ipam::agent::AskedBy;
 use ipam::interval::Interval;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 fn addresses(count: u128) -> IntervalSet {
     let all = Interval {
@@ -45,4 +51,79 @@ fn a_full_pool_is_searched_at_once_after_an_edit_or_a_release() {
     assert!(!exhausted.is_known(Family::V4, &addresses(7), now));
     exhausted.clear();
     assert!(!exhausted.is_known(Family::V4, &all, now));
+}
+
+/// The API server answers ten requests of each search: fewer than the tries of a search that begins anew.
+#[tokio::test]
+async fn a_full_pool_is_found_full_although_no_search_ends_in_the_time_of_its_plugin() {
+    let left = Arc::new(AtomicU32::new(0));
+    let (context, target, _dir) = node_with(&[], full_server(left.clone())).await;
+    let spec =
+        json!({ "ranges": [{ "subnet": "10.1.0.0/24", "gateway": "none" }], "allocation": "PerAddress" });
+    let accepted = accepted_pool("rail0", &spec).unwrap();
+    let scope = RequestScope {
+        target: &target,
+        accepted: &accepted,
+        pending: None,
+    };
+    let asked = json!({ "containerID": "c1", "ifname": "net1", "network": "rail" });
+    let asked = serde_json::from_value::<AskedBy>(asked).unwrap();
+    let claimant = Claimant {
+        asked: &asked,
+        pod: None,
+        holder: None,
+    };
+    let all = accepted.ranges.usable(Family::V4);
+    let mut addresses = Addresses::new(context);
+    left.store(10, Ordering::Relaxed);
+    let first = addresses.bind_any(scope, Family::V4, &all, &claimant).await;
+    assert_eq!(first.unwrap_err().code, Code::API_UNREACHABLE);
+    left.store(10, Ordering::Relaxed);
+    let second = addresses.bind_any(scope, Family::V4, &all, &claimant).await;
+    assert_eq!(
+        second.unwrap(),
+        None,
+        "the second search makes the six tries that are left, and lists"
+    );
+}
+
+/// An API server that has an object of each address of 10.1.0.0/24. It answers `left` CREATEs and lists.
+fn full_server(left: Arc<AtomicU32>) -> impl FnMut(&str, &Value) -> (u16, Value) + Send + 'static {
+    let failure = |code: u16| {
+        (
+            code,
+            json!({ "kind": "Status", "status": "Failure", "code": code }),
+        )
+    };
+    move |uri, body| {
+        if let Some((_, number)) = uri.split_once("/ipaddresses/default-0a0100") {
+            return (200, object_of(u8::from_str_radix(&number[..2], 16).unwrap()));
+        }
+        let answers = left.load(Ordering::Relaxed);
+        if answers == 0 {
+            return failure(400);
+        }
+        left.store(answers - 1, Ordering::Relaxed);
+        if !body.is_null() {
+            return failure(409);
+        }
+        let items: Vec<_> = (1..255).map(object_of).collect();
+        (
+            200,
+            json!({ "kind": "IPAddressList", "metadata": {}, "items": items }),
+        )
+    }
+}
+
+/// The object of the address 10.1.0.`number`, which another node has.
+fn object_of(number: u8) -> Value {
+    json!({
+        "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPAddress",
+        "metadata": { "name": format!("default-0a0100{number:02x}"), "uid": "1", "resourceVersion": "1" },
+        "spec": {
+            "pool": "rail0", "address": format!("10.1.0.{number}"), "block": format!("10.1.0.{number}"),
+            "node": { "node": "m", "nodeUID": "v" }, "state": "Bound",
+            "attachment": { "containerID": "c2", "ifname": "net1", "network": "rail" },
+        },
+    })
 }

@@ -398,7 +398,7 @@ impl Machine {
         }
     }
 
-    /// Calls ADD for a new pod without an object. Returns false if it fails.
+    /// Calls ADD for a new pod without an object. If it fails, calls DEL as a runtime does, and returns false.
     pub(crate) async fn try_begin(&mut self, pool: Pool) -> bool {
         self.counter += 1;
         let container = format!("{}-{}", self.name, self.counter);
@@ -414,6 +414,9 @@ impl Machine {
             object: false,
         };
         let Answer::Done(given) = self.call("ADD", &living, None).await else {
+            let answer = self.call("DEL", &living, None).await;
+            assert!(matches!(answer, Answer::Done(_)), "{}: {answer:?}", self.name);
+            std::fs::remove_file(self.netns(&living.container)).unwrap();
             return false;
         };
         self.record(&mut living, &given);

@@ -9,10 +9,12 @@
 //! binding of a pod.
 //!
 //! Invariant: after each request every object outside the thief's node is unchanged, and all except pools have the same
-//! version. There are three exceptions, and the tests show how far each goes:
+//! version. There are exceptions, and the tests show how far each goes:
 //! - The thief can bind an address that is Kept for a pod of a `StatefulSet` to its own node, for the same pod. An agent
 //!   does the same when the pod starts on its node.
 //! - The thief can create an address object in another node's block, for its own node. A shared block needs that.
+//! - The thief can create objects of its own node that are in the way of others: a block of any size, and an address that any pod
+//!   of a `StatefulSet` keeps. No policy knows the blocks of a pool or the pods of a `StatefulSet`.
 //! - The thief can read any Pod whose name it knows. That a Pod is gone is evidence before an address is freed.
 
 mod targets;
@@ -285,7 +287,7 @@ async fn bindings(clients: [&Client; 2], kept: &str, bound: &Value, results: &mu
     }
 }
 
-/// Uses the two exceptions. Returns the number of requests.
+/// Uses the exceptions. Returns the number of requests.
 async fn exceptions(
     admin: &Client,
     client: &Client,
@@ -319,7 +321,22 @@ async fn exceptions(
     );
     assert_eq!(targets::read(admin, &path).await["spec"], address["spec"]);
     assert_eq!(targets::read(admin, &block).await, there);
-    2 + reads_of_a_pod(admin, client).await
+    2 + reads_of_a_pod(admin, client).await + own_objects(admin, client, thief).await
+}
+
+/// The thief creates objects of its own node that are in the way of others, and lets a pod keep one. Returns the number of requests.
+async fn own_objects(admin: &Client, client: &Client, thief: &Identity) -> usize {
+    let all = targets::in_the_way(thief);
+    for (directory, object, change) in &all {
+        let made = targets::make(client, directory, object).await;
+        let path = format!("{directory}/{}", made["metadata"]["name"].as_str().unwrap());
+        let kind = "application/merge-patch+json";
+        let (status, text) = send(client, Method::PATCH, &path, kind, change).await;
+        assert_eq!(status, StatusCode::OK, "PATCH {path} {change}: {text}");
+        let now = targets::read(admin, &path).await;
+        assert_eq!(now["spec"], merged(&object["spec"], &change["spec"]));
+    }
+    2 * all.len()
 }
 
 /// Sends all requests with the token of the node `THIEF`, whose agents run in `namespace`. Returns the number of

@@ -366,6 +366,26 @@ pub(super) fn inside_a_block(thief: &Identity) -> (String, Value) {
     (path, inside)
 }
 
+/// Objects of the thief's own node that are in the way of others, each with its directory and the change that follows: a block that
+/// contains half of all IPv4 addresses, and an address that a pod of another node keeps.
+pub(super) fn in_the_way(thief: &Identity) -> [(String, Value, Value); 2] {
+    let own = serde_json::to_value(&thief.node).unwrap();
+    let mut half = block(0, &own, "Active");
+    half["metadata"]["name"] = json!("default-4-80000000-1");
+    half["spec"]["cidr"] = json!("128.0.0.0/1");
+    half["spec"]["epoch"] = json!(1);
+    let held = address(52, &own, "Bound", Some(holder("db-7")));
+    let kept = json!({ "spec": { "state": "Kept", "attachment": null } });
+    [
+        (
+            format!("{GROUP}/ipblocks"),
+            half,
+            json!({ "spec": { "epoch": 2 } }),
+        ),
+        (addresses(), held, kept),
+    ]
+}
+
 /// Objects that the thief must not create.
 pub(super) fn forged(thief: &Identity, namespace: &str) -> Vec<(String, Value)> {
     let own = serde_json::to_value(&thief.node).unwrap();

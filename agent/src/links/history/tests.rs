@@ -43,3 +43,18 @@ fn the_agent_remembers_a_link_even_if_the_write_fails() {
     history.add(names(&["ib0"]));
     assert!(history.seen().contains("ib0"));
 }
+
+#[test]
+fn a_file_of_remembered_links_with_any_content_is_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join(".links.json");
+    common::mutate::cases("carrier histories", 1000, |_, random| {
+        let mut content = serde_json::json!({ "seen": ["ib0", "ib1"] });
+        common::mutate::json(random, &mut content);
+        let mut bytes = content.to_string().into_bytes();
+        common::mutate::bytes(random, &mut bytes);
+        fs::write(&file, bytes).unwrap();
+        CarrierHistory::read(dir.path()).add(names(&["ib9"]));
+        assert!(CarrierHistory::read(dir.path()).seen().contains("ib9"));
+    });
+}

@@ -100,9 +100,9 @@ async fn a_plugin_does_not_wait_for_a_block_claimed_in_advance(site: &Site) {
         claims.load(Ordering::SeqCst) == 1
     })
     .await;
-    // More addresses than in the first block. A plugin times out long before the API server answers the claim that
-    // hangs. A repeated ADD would hide that it waits for this claim.
-    (14..17).for_each(|i| drop(node.add_at_once("rail0", &Attachment::of(&format!("p{i}")))));
+    // More addresses than in the first block. Three plugins in a row time out before the agent gives up the claim that hangs. An
+    // ADD that is repeated for longer would hide that it waits for this claim.
+    (14..17).for_each(|i| node.add_in_three("rail0", &Attachment::of(&format!("p{i}"))));
     assert_eq!(blocks_of(site, "rail0", "waiting").await, 2);
     assert!(!node.log().contains("reconcile round failed"), "{}", node.log());
     an_agent_that_stops_does_not_wait_for_the_api_server(site, node, &proxy).await;

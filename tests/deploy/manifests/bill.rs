@@ -74,6 +74,8 @@ fn the_bill_of_materials_is_valid_and_lists_each_package_with_its_licence() {
         "kube",
         "tokio",
         "netlink-packet-route",
+        "rust-std",
+        "musl",
     ] {
         assert!(named(name).is_some(), "{name} is not in the bill");
     }

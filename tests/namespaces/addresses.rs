@@ -71,7 +71,7 @@ fn the_kernel_announces_the_addresses_and_answers_only_for_those_of_the_link() {
 fn reaches_itself(pod: &Pod<'_>, address: &str) -> bool {
     let sent_and_received = || {
         let socket = UdpSocket::bind((address, 0)).unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         socket.send_to(b"here", socket.local_addr().unwrap()).unwrap();
         socket.recv(&mut [0; 8]).is_ok()
     };

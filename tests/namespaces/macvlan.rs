@@ -60,7 +60,7 @@ fn a_passthru_child_never_takes_an_address_of_the_node() {
         far.ip("addr add 192.0.2.2/24 dev eth0-far");
         node.ip("addr add 192.0.2.1/24 dev eth0");
         node.socket()
-            .wait_for_carrier(node.link("eth0").index, std::time::Duration::from_secs(10))
+            .wait_for_carrier(node.link("eth0").index, std::time::Duration::from_secs(60))
             .unwrap();
         let receiver = receiver("192.0.2.1");
         let reaches = || {
@@ -312,7 +312,7 @@ fn udp_reaches(pod: &tests::Pod<'_>, address: &str) -> bool {
 fn receiver(address: &str) -> UdpSocket {
     let receiver = UdpSocket::bind((address, 7)).unwrap();
     receiver
-        .set_read_timeout(Some(std::time::Duration::from_secs(5)))
+        .set_read_timeout(Some(std::time::Duration::from_secs(60)))
         .unwrap();
     receiver
 }

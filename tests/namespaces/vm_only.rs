@@ -151,7 +151,7 @@ fn a_vlan_a_dummy_and_a_bond_carry_children() {
             node.ip(command);
         }
         node.socket()
-            .wait_for_carrier(node.link("bond0").index, std::time::Duration::from_secs(10))
+            .wait_for_carrier(node.link("bond0").index, std::time::Duration::from_secs(60))
             .unwrap();
         for master in ["eth0.100", "dummy0", "bond0"] {
             for mode in ["macvlan", "ipvlan"] {
@@ -199,7 +199,7 @@ fn a_port_of_a_vrf_carries_children_that_reach_the_cable() {
         node.ip("link set vrf0 up");
         node.ip("link set eth0 master vrf0");
         node.socket()
-            .wait_for_carrier(node.link("eth0").index, std::time::Duration::from_secs(10))
+            .wait_for_carrier(node.link("eth0").index, std::time::Duration::from_secs(60))
             .unwrap();
         node.ip("addr add 10.7.0.250/24 dev eth0-far");
         for mode in ["macvlan", "ipvlan"] {

@@ -99,7 +99,7 @@ pub(super) struct Addresses {
     context: PoolContext,
     /// Searches that found every address taken.
     exhausted: pick::Exhausted,
-    /// The number of tries, by family, that found a taken address since one found a free address or a search found none.
+    /// By family: the tries in a row that found a taken address. A search that finds all addresses taken ends the row.
     misses: HashMap<Family, u128>,
     /// The number of searches. Each begins at a place of its own.
     attempts: u64,

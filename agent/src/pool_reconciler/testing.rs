@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A node for the tests of the components of a reconciler.
 
+use super::addresses::Claimant;
 use super::context::{PoolContext, Target};
 use crate::agent::Agent;
 use crate::config::Config;
 use crate::node::entry;
 use api::IpBlock;
 use api::accepted_pool::{AcceptedPool, Writer};
-use api::block_layout::BlockCidr;
+use api::block_layout::{BlockCidr, address_name};
 use api::convert::new_block;
 use api::deadline::Deadline;
 use api::testing::{answering_clients, small_pool};
@@ -15,6 +16,7 @@ use block::owner::NodeIdentity;
 use block::{LocalBlock, Mode, Owner};
 use clap::Parser;
 use common::cni::{Attachment, CniResult, IpConfig};
+use ipam::agent::AskedBy;
 use ipam::clock::{Clock, KernelClock};
 use ipam::pool::{Counters, PoolFile};
 use ipam::store::{Lease, Sandbox, Store};
@@ -30,10 +32,7 @@ use tokio::sync::mpsc::unbounded_channel;
 /// As [`registered_node`], whose observations of one thing are `interval` apart at least.
 pub(super) async fn observing_node(interval: Duration) -> (PoolContext, Target, TempDir) {
     let interval = format!("{}ms", interval.as_millis());
-    node_with(&["--observation-interval", &interval], |_, _| {
-        (404, json!({ "kind": "Status", "code": 404 }))
-    })
-    .await
+    node_with(&["--observation-interval", &interval], |_, _| refusal(404)).await
 }
 
 /// A registered node with the pool `rail0`, the desired state of that pool, and the directory of the node's files. `answer`: the
@@ -80,6 +79,40 @@ pub(super) async fn node_with(
     };
     let pool = "rail0".to_owned().try_into().unwrap();
     (PoolContext { agent, pool }, target, dir)
+}
+
+/// The response of an API server that refuses a request with this status code.
+pub(super) fn refusal(code: u16) -> (u16, Value) {
+    (
+        code,
+        json!({ "kind": "Status", "status": "Failure", "code": code }),
+    )
+}
+
+/// The attachment `net1` of `container`, which requests an address.
+pub(super) fn asked(container: &str) -> AskedBy {
+    serde_json::from_value(json!({ "containerID": container, "ifname": "net1", "network": "rail" })).unwrap()
+}
+
+/// That attachment, of an unknown pod.
+pub(super) fn claimant(asked: &AskedBy) -> Claimant<'_> {
+    Claimant {
+        asked,
+        pod: None,
+        holder: None,
+    }
+}
+
+/// The object of `ip` of the pool `rail0`, which `net1` of `container` on `node` has.
+pub(super) fn address_object(ip: &str, container: &str, node: &str) -> Value {
+    json!({
+        "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPAddress",
+        "metadata": { "name": address_name("default", ip.parse().unwrap()), "uid": "1", "resourceVersion": "1" },
+        "spec": {
+            "pool": "rail0", "address": ip, "block": "10.1.0.0/28", "node": { "node": node, "nodeUID": "u" },
+            "state": "Bound", "attachment": { "containerID": container, "ifname": "net1", "network": "rail" },
+        },
+    })
 }
 
 /// The registration of the node.

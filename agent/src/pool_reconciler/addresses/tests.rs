@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
-use crate::pool_reconciler::testing::registered_node;
+use crate::pool_reconciler::testing::{address_object, asked, claimant, refusal, registered_node};
 use api::testing::accepted_pool;
 use serde_json::json;
 
@@ -9,15 +9,8 @@ const IP: &str = "10.1.0.5";
 /// Binds the address while its object of `pool` exists, with the node and the attachment of the request.
 async fn bind_beside_an_object_of(pool: &'static str) -> Result<IpAddress, Error> {
     let (context, target, _dir) = registered_node(move |uri| {
-        let address = json!({
-            "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPAddress",
-            "metadata": { "name": "default-0a010005", "uid": "1", "resourceVersion": "1" },
-            "spec": {
-                "pool": pool, "address": IP, "block": "10.1.0.0", "node": { "node": "n", "nodeUID": "u" },
-                "state": "Bound",
-                "attachment": { "containerID": "c1", "ifname": "net1", "network": "rail" },
-            },
-        });
+        let mut address = address_object(IP, "c1", "n");
+        address["spec"]["pool"] = json!(pool);
         let block = json!({
             "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPBlock",
             "metadata": { "name": "default-4-0a010000-28" },
@@ -31,7 +24,7 @@ async fn bind_beside_an_object_of(pool: &'static str) -> Result<IpAddress, Error
         } else if uri.contains("/ipaddresses/") {
             (200, address)
         } else {
-            (409, json!({ "kind": "Status", "status": "Failure", "code": 409 }))
+            refusal(409)
         }
     })
     .await;
@@ -41,14 +34,10 @@ async fn bind_beside_an_object_of(pool: &'static str) -> Result<IpAddress, Error
         accepted: &accepted,
         pending: None,
     };
-    let asked = json!({ "containerID": "c1", "ifname": "net1", "network": "rail" });
-    let claimant = Claimant {
-        asked: &serde_json::from_value::<AskedBy>(asked).unwrap(),
-        pod: None,
-        holder: None,
-    };
     let mut addresses = Addresses::new(context);
-    addresses.bind(scope, IP.parse().unwrap(), &claimant).await
+    addresses
+        .bind(scope, IP.parse().unwrap(), &claimant(&asked("c1")))
+        .await
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
-use crate::pool_reconciler::testing::{node_with, registered_node, registration};
+use crate::pool_reconciler::testing::{node_with, refusal, registered_node, registration};
 use api::listing::entry;
 use api::testing::accepted_pool;
 use api::{AddressSpace, AddressSpaceSpec};
@@ -11,11 +11,7 @@ fn others_have_all(uri: &str) -> (u16, Value) {
     if uri.contains("limit=") {
         return (200, json!({ "kind": "List", "metadata": {}, "items": [] }));
     }
-    let code = if uri.contains("/ipblocks/") { 404 } else { 409 };
-    (
-        code,
-        json!({ "kind": "Status", "status": "Failure", "code": code }),
-    )
+    refusal(if uri.contains("/ipblocks/") { 404 } else { 409 })
 }
 
 /// The result of a claim on a node whose only block, of a pool with `maxBlocksPerNode` 1, has this state. Other nodes have the rest.

@@ -2,7 +2,7 @@
 //! The leases and objects that have ended, and what a round of the collector finds.
 
 use super::super::testing::{
-    commit_lease, commit_lease_of, damage_lease, file_of_earlier_boot, node_with, observing_node,
+    commit_lease, commit_lease_of, damage_lease, file_of_earlier_boot, node_with, observing_node, refusal,
     registered_node, replace_file,
 };
 use super::*;
@@ -395,9 +395,8 @@ async fn problem_with_a_damaged_lease(object: bool) -> Option<String> {
         "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPAddressList", "metadata": {}, "items": items,
     });
     let (context, target, dir) = registered_node(move |uri| {
-        let status = serde_json::json!({ "kind": "Status", "code": 409 });
         if uri.contains("/ipaddresses/") {
-            (409, status)
+            refusal(409)
         } else {
             (200, list.clone())
         }

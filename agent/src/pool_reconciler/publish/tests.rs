@@ -2,7 +2,7 @@
 //! The match of objects and leases.
 
 use super::super::testing::{
-    damage_lease, file_of_earlier_boot, node_with, registered_node, replace_file, touch_address,
+    damage_lease, file_of_earlier_boot, node_with, refusal, registered_node, replace_file, touch_address,
 };
 use super::*;
 use api::testing::accepted_pool;
@@ -85,8 +85,7 @@ fn answer_with_kept(kept: &Value, uri: &str) -> (u16, Value) {
     if uri.contains("/ipaddresses/") {
         return (200, kept.clone());
     }
-    let taken = json!({ "kind": "Status", "status": "Failure", "code": 409 });
-    (409, taken)
+    refusal(409)
 }
 
 /// The last write for a lease of `db-0` on [`IP`], whose object is kept on `node`. `is_listed`: the object is one of this node.

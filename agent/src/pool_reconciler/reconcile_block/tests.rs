@@ -4,7 +4,7 @@
 use super::super::addresses::Addresses;
 use super::super::gc::GarbageCollector;
 use super::super::testing::{
-    answer_with_block, commit_lease, damage_lease, file_of_earlier_boot, node_with, own_block,
+    answer_with_block, commit_lease, damage_lease, file_of_earlier_boot, node_with, own_block, refusal,
     registered_node, replace_file, touch_address,
 };
 use super::*;
@@ -236,7 +236,7 @@ async fn an_address_rests_although_the_api_server_refuses_its_object() {
     let object = block.clone();
     let (context, mut target, dir) = node_with(&[], move |uri, body| {
         if body["kind"] == "IPAddress" {
-            return (403, json!({ "kind": "Status", "status": "Failure", "code": 403 }));
+            return refusal(403);
         }
         answer_with_block(&object, uri)
     })

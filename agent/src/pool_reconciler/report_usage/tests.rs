@@ -3,7 +3,7 @@
 
 use super::super::context::free_local;
 use super::super::testing::{
-    answer_with_block, commit_lease, damage_lease, file_of_earlier_boot, node_with, own_block,
+    answer_with_block, commit_lease, damage_lease, file_of_earlier_boot, node_with, own_block, refusal,
     registered_node, replace_file, touch_address,
 };
 use super::*;
@@ -112,7 +112,7 @@ async fn an_excluded_address_in_use_does_not_reduce_the_free_addresses_of_a_bloc
     ] {
         let spec = json!({ "ranges": [range], "blockSize": { "v4": 16 } });
         let accepted = accepted_pool("rail0", &spec).unwrap();
-        let (context, _, _dir) = registered_node(|_| (404, json!({ "kind": "Status", "code": 404 }))).await;
+        let (context, _, _dir) = registered_node(|_| refusal(404)).await;
         let file = file_of_earlier_boot(&context, &accepted);
         replace_file(&context, &file).await;
         let made = context.agent.stores.with(&context.pool, |store| {
@@ -172,7 +172,7 @@ async fn a_generation_is_noted_only_while_it_is_that_of_the_spec_in_force() {
         let requests = asked.clone();
         let (context, target, _dir) = registered_node(move |uri| {
             requests.lock().unwrap().push(uri.to_owned());
-            (409, serde_json::json!({ "kind": "Status", "code": 409 }))
+            refusal(409)
         })
         .await;
         let mut file = file_of_earlier_boot(&context, target.accepted.as_ref().unwrap());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Requests of nodes whose clocks differ.
 
-use super::super::testing::registered_node;
+use super::super::testing::{refusal, registered_node};
 use super::*;
 use api::IpPool;
 use kube::runtime::reflector::store;
@@ -17,7 +17,7 @@ async fn sharing(
     kube::runtime::reflector::store::Writer<IpPool>,
     tempfile::TempDir,
 ) {
-    let (mut context, _, dir) = registered_node(|_| (404, json!({ "kind": "Status", "code": 404 }))).await;
+    let (mut context, _, dir) = registered_node(|_| refusal(404)).await;
     let (pools, mut writer) = store();
     let pool = json!({
         "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPPool", "metadata": { "name": "rail0", "resourceVersion": "7" },

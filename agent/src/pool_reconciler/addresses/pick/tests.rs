@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use super::*;
-use crate::pool_reconciler::testing::node_with;
+use crate::pool_reconciler::testing::{address_object, asked, claimant, node_with, refusal};
 use api::testing::accepted_pool;
-use ipam::agent::AskedBy;
 use ipam::interval::Interval;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -66,13 +65,8 @@ async fn a_full_pool_is_found_full_although_no_search_ends_in_the_time_of_its_pl
         accepted: &accepted,
         pending: None,
     };
-    let asked = json!({ "containerID": "c1", "ifname": "net1", "network": "rail" });
-    let asked = serde_json::from_value::<AskedBy>(asked).unwrap();
-    let claimant = Claimant {
-        asked: &asked,
-        pod: None,
-        holder: None,
-    };
+    let asked = asked("c1");
+    let claimant = claimant(&asked);
     let all = accepted.ranges.usable(Family::V4);
     let mut addresses = Addresses::new(context);
     left.store(10, Ordering::Relaxed);
@@ -89,23 +83,18 @@ async fn a_full_pool_is_found_full_although_no_search_ends_in_the_time_of_its_pl
 
 /// An API server that has an object of each address of 10.1.0.0/24. It answers `left` CREATEs and lists.
 fn full_server(left: Arc<AtomicU32>) -> impl FnMut(&str, &Value) -> (u16, Value) + Send + 'static {
-    let failure = |code: u16| {
-        (
-            code,
-            json!({ "kind": "Status", "status": "Failure", "code": code }),
-        )
-    };
+    let object_of = |number: u8| address_object(&format!("10.1.0.{number}"), "c2", "m");
     move |uri, body| {
         if let Some((_, number)) = uri.split_once("/ipaddresses/default-0a0100") {
             return (200, object_of(u8::from_str_radix(&number[..2], 16).unwrap()));
         }
         let answers = left.load(Ordering::Relaxed);
         if answers == 0 {
-            return failure(400);
+            return refusal(400);
         }
         left.store(answers - 1, Ordering::Relaxed);
         if !body.is_null() {
-            return failure(409);
+            return refusal(409);
         }
         let items: Vec<_> = (1..255).map(object_of).collect();
         (
@@ -113,17 +102,4 @@ fn full_server(left: Arc<AtomicU32>) -> impl FnMut(&str, &Value) -> (u16, Value)
             json!({ "kind": "IPAddressList", "metadata": {}, "items": items }),
         )
     }
-}
-
-/// The object of the address 10.1.0.`number`, which another node has.
-fn object_of(number: u8) -> Value {
-    json!({
-        "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPAddress",
-        "metadata": { "name": format!("default-0a0100{number:02x}"), "uid": "1", "resourceVersion": "1" },
-        "spec": {
-            "pool": "rail0", "address": format!("10.1.0.{number}"), "block": format!("10.1.0.{number}"),
-            "node": { "node": "m", "nodeUID": "v" }, "state": "Bound",
-            "attachment": { "containerID": "c2", "ifname": "net1", "network": "rail" },
-        },
-    })
 }

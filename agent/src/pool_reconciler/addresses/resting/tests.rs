@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
 use crate::pool_reconciler::context::{PoolContext, Target};
-use crate::pool_reconciler::testing::{commit_lease, commit_lease_of, node_with};
-use ipam::agent::AskedBy;
+use crate::pool_reconciler::testing::{
+    address_object, asked, claimant, commit_lease, commit_lease_of, node_with, refusal,
+};
 use ipam::store::{RequestId, Sandbox, Store};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -11,18 +12,7 @@ const IP: &str = "10.1.0.5";
 
 /// The object of the address, of the lease of `c1` that has ended.
 fn object() -> Value {
-    object_of("default-0a010005", IP)
-}
-
-fn object_of(name: &str, ip: &str) -> Value {
-    json!({
-        "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPAddress",
-        "metadata": { "name": name, "uid": "1", "resourceVersion": "1" },
-        "spec": {
-            "pool": "rail0", "address": ip, "block": "10.1.0.0", "node": { "node": "n", "nodeUID": "u" },
-            "state": "Bound", "attachment": { "containerID": "c1", "ifname": "net1", "network": "rail" },
-        },
-    })
+    address_object(IP, "c1", "n")
 }
 
 /// A node on which the address rests. The API server has `object`, and the block of the address is shared.
@@ -54,7 +44,7 @@ async fn node_of(objects: Vec<Value>, status: u16) -> (PoolContext, Target, Temp
             );
         }
         if uri.contains("/ipaddresses/") && status != 200 {
-            return (status, json!({ "kind": "Status", "status": "Failure", "code": status }));
+            return refusal(status);
         }
         if uri.contains("/ipaddresses/") {
             let is_named = |object: &&Value| uri.contains(object["metadata"]["name"].as_str().unwrap());
@@ -68,10 +58,6 @@ async fn node_of(objects: Vec<Value>, status: u16) -> (PoolContext, Target, Temp
         )
     })
     .await
-}
-
-fn asked(container: &str) -> AskedBy {
-    serde_json::from_value(json!({ "containerID": container, "ifname": "net1", "network": "rail" })).unwrap()
 }
 
 /// The container of the object that passes to `container`, if one does.
@@ -99,10 +85,10 @@ async fn pass_to(
         accepted: &accepted,
         pending: None,
     };
+    let asked = asked(container);
     let claimant = Claimant {
-        asked: &asked(container),
         pod,
-        holder: None,
+        ..claimant(&asked)
     };
     let mut addresses = Addresses::new(context.clone());
     addresses.take_resting(scope, |_| true, &claimant).await.unwrap()
@@ -168,8 +154,8 @@ async fn a_pod_gets_its_previous_address_before_those_that_have_rested_longer() 
     let (earlier, later) = ("10.1.0.5", "10.1.0.6");
     let objects = || {
         vec![
-            object_of("default-0a010005", earlier),
-            object_of("default-0a010006", later),
+            address_object(earlier, "c1", "n"),
+            address_object(later, "c1", "n"),
         ]
     };
     for (pod, expected) in [("b", later), ("a", earlier), ("other", earlier)] {

@@ -2,35 +2,13 @@
 //! The use of a list of addresses, and its maximum age.
 
 use super::*;
-use ipam::agent::AskedBy;
+use crate::pool_reconciler::testing::{address_object, asked, claimant};
 use ipam::interval::Interval;
 use ipam::range::bits;
 
-fn asked(container: &str) -> AskedBy {
-    serde_json::from_value(
-        serde_json::json!({ "containerID": container, "ifname": "net1", "network": "net" }),
-    )
-    .unwrap()
-}
-
-fn claimant(asked: &AskedBy) -> Claimant<'_> {
-    Claimant {
-        asked,
-        pod: None,
-        holder: None,
-    }
-}
-
 /// The object of `ip`, which `container` on `node` has.
 fn given(ip: &str, container: &str, node: &str) -> IpAddress {
-    serde_json::from_value(serde_json::json!({
-        "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPAddress", "metadata": { "name": ip },
-        "spec": {
-            "pool": "rail0", "address": ip, "block": "10.1.0.0/28", "node": { "node": node, "nodeUID": "u" }, "state": "Bound",
-            "attachment": { "containerID": container, "ifname": "net1", "network": "net" },
-        },
-    }))
-    .unwrap()
+    serde_json::from_value(address_object(ip, container, node)).unwrap()
 }
 
 /// A list of two blocks with these objects, for the node `n`.

@@ -4,14 +4,37 @@
 use crate::World;
 use crate::machine::Machine;
 use crate::pool::Pool;
-use api::IpBlock;
+use api::{IpAddress, IpBlock};
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
 use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 
-/// How long the cluster may make no progress: many quarantines, so that only a leak or a hang lasts as long.
+/// How long the number of what is left may stay the same: many quarantines, so that only a leak or a hang lasts as long.
 const TIMEOUT: Duration = Duration::from_secs(300);
+
+/// The smallest number of what was left, and since when it has been that number.
+struct Fewest {
+    left: usize,
+    since: Instant,
+}
+
+impl Fewest {
+    fn new() -> Self {
+        Self {
+            left: usize::MAX,
+            since: Instant::now(),
+        }
+    }
+
+    /// Whether fewer are left than ever before, or were so within [`TIMEOUT`]. A slow machine needs long for each.
+    fn is_recent(&mut self, left: usize) -> bool {
+        if left < self.left {
+            (self.left, self.since) = (left, Instant::now());
+        }
+        self.since.elapsed() < TIMEOUT
+    }
+}
 
 /// Ends every pod, waits until no lease or address of a pod remains, and then allocates every address of the pools.
 pub(crate) async fn check(world: &World, machines: &mut [Machine], addresses: usize, seed: u64) {
@@ -24,17 +47,14 @@ pub(crate) async fn check(world: &World, machines: &mut [Machine], addresses: us
     assert_eq!(world.ledger.len(), 0, "seed {seed}: the ledger itself");
     let admin = world.server.admin().await;
     world.replicas.retire(&admin).await;
-    let (mut fewest, mut since) = (usize::MAX, Instant::now());
+    let mut fewest = Fewest::new();
     loop {
         let left = leftovers(&admin, machines).await;
         if left.is_empty() {
             break;
         }
-        if left.len() < fewest {
-            (fewest, since) = (left.len(), Instant::now());
-        }
         assert!(
-            since.elapsed() < TIMEOUT,
+            fewest.is_recent(left.len()),
             "seed {seed}: LEAK: after {TIMEOUT:?}:\n{}\n{}",
             left.join("\n"),
             machines.iter().map(Machine::log_tail).collect::<String>()
@@ -53,7 +73,7 @@ async fn leftovers(admin: &Client, machines: &[Machine]) -> Vec<String> {
         .iter()
         .flat_map(|machine| Pool::ALL.map(|pool| (machine, pool)))
     {
-        let pool = machine.data().join("pools").join(pool.name());
+        let pool = machine.pool(pool);
         left.extend(leases(&pool).map(|lease| format!("{}: lease {lease}", machine.name)));
         let text = std::fs::read_to_string(pool.join("pool.json")).unwrap_or_default();
         let file: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
@@ -68,8 +88,7 @@ async fn leftovers(admin: &Client, machines: &[Machine]) -> Vec<String> {
             }
         }
     }
-    let blocks: Api<IpBlock> = Api::all(admin.clone());
-    let blocks = blocks.list(&ListParams::default()).await.unwrap();
+    let blocks = blocks(admin).await;
     let mut known = HashSet::new();
     for block in &blocks {
         let name = block.name_any();
@@ -89,14 +108,23 @@ async fn leftovers(admin: &Client, machines: &[Machine]) -> Vec<String> {
             .filter(|name| !known.contains(*name))
             .map(|name| format!("block {name}, in the file of {}, has no object", filed[name].0)),
     );
-    let addresses: Api<api::IpAddress> = Api::all(admin.clone());
-    let addresses = addresses.list(&ListParams::default()).await.unwrap();
+    let addresses = addresses(admin).await;
     left.extend(
         addresses
             .iter()
             .map(|address| format!("address {}", address.name_any())),
     );
     left
+}
+
+async fn blocks(admin: &Client) -> Vec<IpBlock> {
+    let api: Api<IpBlock> = Api::all(admin.clone());
+    api.list(&ListParams::default()).await.unwrap().items
+}
+
+async fn addresses(admin: &Client) -> Vec<IpAddress> {
+    let api: Api<IpAddress> = Api::all(admin.clone());
+    api.list(&ListParams::default()).await.unwrap().items
 }
 
 /// The leases of this boot.
@@ -109,22 +137,19 @@ fn leases(pool: &std::path::Path) -> impl Iterator<Item = String> {
         .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
 }
 
-/// Allocates addresses on all machines at once until no machine gets another, and repeats this while some are missing. A slow
-/// machine needs many rounds: only a time without any new address shows a leak.
+/// Allocates addresses on all machines at once until no machine gets another, and repeats this while some are missing.
 async fn exhaust(world: &World, machines: &mut [Machine], addresses: usize, seed: u64) {
-    let (mut allocated, mut since) = (0, Instant::now());
-    while allocated < addresses {
+    let mut fewest = Fewest::new();
+    while world.ledger.len() < addresses {
         let filling = machines.iter_mut().map(|machine| async {
             for pool in Pool::ALL {
                 while machine.try_begin(pool).await {}
             }
         });
         futures::future::join_all(filling).await;
-        if world.ledger.len() > allocated {
-            (allocated, since) = (world.ledger.len(), Instant::now());
-        }
+        let allocated = world.ledger.len();
         assert!(
-            since.elapsed() < TIMEOUT,
+            fewest.is_recent(addresses - allocated),
             "seed {seed}: LEAK: {allocated} of {addresses} addresses can be allocated, and no other in {TIMEOUT:?}:\n{}\n{}",
             holders(&world.server.admin().await, machines).await.join("\n"),
             machines.iter().map(Machine::log_tail).collect::<String>()
@@ -135,8 +160,7 @@ async fn exhaust(world: &World, machines: &mut [Machine], addresses: usize, seed
 
 /// Who has the addresses of the pools: the blocks, the objects of addresses, and the number of leases of each machine.
 async fn holders(admin: &Client, machines: &[Machine]) -> Vec<String> {
-    let blocks: Api<IpBlock> = Api::all(admin.clone());
-    let blocks = blocks.list(&ListParams::default()).await.unwrap();
+    let blocks = blocks(admin).await;
     let blocks = blocks.iter().map(|block| {
         let spec = &block.spec;
         let (name, owner) = (block.name_any(), &spec.owner.node);
@@ -145,16 +169,14 @@ async fn holders(admin: &Client, machines: &[Machine]) -> Vec<String> {
             spec.state, spec.epoch
         )
     });
-    let addresses: Api<api::IpAddress> = Api::all(admin.clone());
-    let addresses = addresses.list(&ListParams::default()).await.unwrap();
+    let addresses = addresses(admin).await;
     let addresses = addresses.iter().map(|address| {
         let (name, spec) = (address.name_any(), &address.spec);
         format!("address {name} is {:?} on {}", spec.state, spec.node.node)
     });
     let leases = machines.iter().flat_map(|machine| {
         Pool::ALL.map(|pool| {
-            let directory = machine.data().join("pools").join(pool.name());
-            let count = leases(&directory).count();
+            let count = leases(&machine.pool(pool)).count();
             format!("{} has {count} leases of {}", machine.name, pool.name())
         })
     });

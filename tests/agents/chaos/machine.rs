@@ -89,6 +89,11 @@ impl Machine {
         self.dir.join("data")
     }
 
+    /// The directory of a pool.
+    pub(crate) fn pool(&self, pool: Pool) -> PathBuf {
+        self.data().join("pools").join(pool.name())
+    }
+
     fn start_agent(&self) {
         let config = self.proxy.before(self.identity.config(&self.world.server));
         let file = self.dir.join("kubeconfig");
@@ -250,16 +255,21 @@ impl Machine {
             self.call("DEL", living, Some(after)).await;
             self.tally.killed += 1;
         }
+        self.del(living).await;
+        self.world.count();
+        self.tally.dels += 1;
+        self.delete_object(living).await;
+    }
+
+    /// Calls DEL, which must succeed, and removes the pod's namespace.
+    async fn del(&self, living: &Living) {
         let answer = self.call("DEL", living, None).await;
         assert!(
             matches!(answer, Answer::Done(_)),
             "{}: DEL needs neither agent nor API server: {answer:?}",
             self.name
         );
-        self.world.count();
-        self.tally.dels += 1;
         let _ = std::fs::remove_file(self.netns(&living.container));
-        self.delete_object(living).await;
     }
 
     /// Ends a pod without DEL.
@@ -414,9 +424,7 @@ impl Machine {
             object: false,
         };
         let Answer::Done(given) = self.call("ADD", &living, None).await else {
-            let answer = self.call("DEL", &living, None).await;
-            assert!(matches!(answer, Answer::Done(_)), "{}: {answer:?}", self.name);
-            std::fs::remove_file(self.netns(&living.container)).unwrap();
+            self.del(&living).await;
             return false;
         };
         self.record(&mut living, &given);

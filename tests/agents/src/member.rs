@@ -42,7 +42,7 @@ pub const OUT_OF_TIME: [(&str, &str); 8] = [
 const PASSING: [u64; 4] = [11, 110, 116, 119];
 
 /// The error document of a call that failed.
-fn error_of(answer: &Answer) -> Value {
+pub fn error_of(answer: &Answer) -> Value {
     serde_json::from_str(&answer.stdout).unwrap_or_else(|e| panic!("no error document: {e}: {answer}"))
 }
 
@@ -405,13 +405,6 @@ impl Member {
             self.log()
         );
         answer
-    }
-
-    /// Calls ADD up to three times, and one must succeed. Three calls take half as long as a background request of the agent may: for
-    /// a test in which such a request hangs.
-    pub fn add_in_three(&self, pool: &str, attachment: &Attachment) {
-        let mut answers = std::iter::repeat_with(|| self.call("ADD", pool, attachment)).take(3);
-        assert!(answers.any(|answer| answer.status.success()), "{}", self.log());
     }
 
     /// Calls ADD. Repeats it while its time was too short and its error is not `expected`.

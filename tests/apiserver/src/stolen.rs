@@ -13,8 +13,8 @@
 //! - The thief can bind an address that is Kept for a pod of a `StatefulSet` to its own node, for the same pod. An agent
 //!   does the same when the pod starts on its node.
 //! - The thief can create an address object in another node's block, for its own node. A shared block needs that.
-//! - The thief can create objects of its own node that are in the way of others: a block of any size, and an address that any pod
-//!   of a `StatefulSet` keeps. No policy knows the blocks of a pool or the pods of a `StatefulSet`.
+//! - The thief can create objects of its own node that the controller and other agents believe: a block of any size, and an
+//!   address whose holder is any pod of a `StatefulSet`. The policies read neither the address spaces nor the pods.
 //! - The thief can read any Pod whose name it knows. That a Pod is gone is evidence before an address is freed.
 
 mod targets;
@@ -324,9 +324,9 @@ async fn exceptions(
     2 + reads_of_a_pod(admin, client).await + own_objects(admin, client, thief).await
 }
 
-/// The thief creates objects of its own node that are in the way of others, and lets a pod keep one. Returns the number of requests.
+/// The thief creates objects of its own node that others believe, and changes them. Returns the number of requests.
 async fn own_objects(admin: &Client, client: &Client, thief: &Identity) -> usize {
-    let all = targets::in_the_way(thief);
+    let all = targets::believed(thief);
     for (directory, object, change) in &all {
         let made = targets::make(client, directory, object).await;
         let path = format!("{directory}/{}", made["metadata"]["name"].as_str().unwrap());

@@ -366,9 +366,9 @@ pub(super) fn inside_a_block(thief: &Identity) -> (String, Value) {
     (path, inside)
 }
 
-/// Objects of the thief's own node that are in the way of others, each with its directory and the change that follows: a block that
-/// contains half of all IPv4 addresses, and an address that a pod of another node keeps.
-pub(super) fn in_the_way(thief: &Identity) -> [(String, Value, Value); 2] {
+/// Objects of the thief's own node that the controller and other agents believe, each with its directory and the change that
+/// follows: a block of half of all IPv4 addresses, and an address whose holder is a pod of another node.
+pub(super) fn believed(thief: &Identity) -> [(String, Value, Value); 2] {
     let own = serde_json::to_value(&thief.node).unwrap();
     let mut half = block(0, &own, "Active");
     half["metadata"]["name"] = json!("default-4-80000000-1");

@@ -137,9 +137,12 @@ impl<'n> Pod<'n> {
         links
     }
 
-    /// The names of [`Pod::links`].
+    /// The names of [`Pod::links`], sorted. The order of the indexes says nothing: a link that was moved into the pod keeps its
+    /// index of the node, unless the pod has that index already.
     pub fn link_names(&self) -> Vec<String> {
-        self.links().into_iter().map(|link| link.name).collect()
+        let mut names: Vec<_> = self.links().into_iter().map(|link| link.name).collect();
+        names.sort();
+        names
     }
 
     /// The link `name`.

@@ -18,7 +18,7 @@ fn a_pod_gets_every_network_of_its_annotation_under_the_requested_names() {
             result["ips"][0]["address"], "10.244.0.2/24",
             "the result contains the cluster's own network"
         );
-        assert_eq!(sandbox.link_names(), ["eth0", "net1", "ib1", "net3"]);
+        assert_eq!(sandbox.link_names(), ["eth0", "ib1", "net1", "net3"]);
         assert_eq!(sandbox.global("net1"), ["10.30.0.2/24"]);
         assert_eq!(sandbox.global("ib1"), ["10.31.0.2/24"]);
         assert_eq!(sandbox.global("net3"), ["10.30.0.3/24"]);

@@ -1,11 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Shows where the processor time of an ADD goes: cni-ipoib and its IPAM plugin, by what the
-# kernel does for them, from samples of their stacks (perf).
+# kernel does for them, from samples of their stacks (perf). Then it shows the system calls in
+# which the threads of an ADD spend most time, waiting included (strace).
 #
 # usage: tests/bench/profile.sh MASTER [RUNS]
 #
-# RUNS is the number of ADDs (default 60). RDMANET_BIN holds cni-ipoib and rdma-ipam, by
+# RUNS is the number of ADDs for each of the two tables (default 60). RDMANET_BIN holds cni-ipoib and rdma-ipam, by
 # default /opt/cni/bin. Runs as root. A sample belongs to the first line of `kinds` of which
 # a function is in its stack.
 set -euo pipefail
@@ -29,13 +30,19 @@ cat >"$dir/kinds" <<-'KINDS'
 	do_exit|exit_mmap|do_group_exit : exit
 KINDS
 
-for ((run = 0; run < runs; run++)); do
+# add COMMAND...: makes a pod, runs COMMAND, which attaches it, and removes both.
+add() {
 	ip netns add "$pod"
-	CNI_COMMAND=ADD CNI_CONTAINERID=c$run perf record -q -e cpu-clock -F 20000 -g \
-		-o "$dir/data" "$bin/cni-ipoib" <<<"$conf" >"$dir/answer"
-	perf script -i "$dir/data" >>"$dir/samples"
-	CNI_COMMAND=DEL CNI_CONTAINERID=c$run "$bin/cni-ipoib" <<<"$conf" >"$dir/answer"
+	CNI_COMMAND=ADD "$@" "$bin/cni-ipoib" <<<"$conf" >"$dir/answer"
+	CNI_COMMAND=DEL "$bin/cni-ipoib" <<<"$conf" >"$dir/answer"
 	ip netns del "$pod"
+}
+
+for ((run = 0; run < runs; run++)); do
+	export CNI_CONTAINERID=c$run
+	add perf record -q -e cpu-clock -F 20000 -g -o "$dir/data"
+	perf script -i "$dir/data" >>"$dir/samples"
+	add strace -f -c -w -A -o "$dir/calls"
 done
 awk -v runs="$runs" -v RS= '
 	BEGIN {
@@ -52,3 +59,9 @@ awk -v runs="$runs" -v RS= '
 		for (kind in count) printf "%5.1f %% %6.2f ms  %s\n", 100 * count[kind] / all, count[kind] / runs / 20, kind
 		printf "100.0 %% %6.2f ms  all\n", all / runs / 20
 	}' "$dir/kinds" "$dir/samples" | sort -rn
+# The columns of strace: share, seconds, microseconds of a call, calls, errors (may be empty), name.
+echo
+awk -v runs="$runs" '
+	$1 ~ /^[0-9.]+$/ && $NF != "total" { seconds[$NF] += $2; calls[$NF] += $4 }
+	END { for (name in calls) printf "%8.2f ms %6.1f calls  %s\n", seconds[name] * 1000 / runs, calls[name] / runs, name }
+' "$dir/calls" | sort -rn | head -n 12

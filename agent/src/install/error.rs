@@ -143,8 +143,8 @@ fn hint(error: &io::Error) -> &'static str {
         io::ErrorKind::ReadOnlyFilesystem => {
             ". The directory is mounted read-only: on a node with a read-only system, the plugins are in another directory (--bin-dir)"
         }
-        io::ErrorKind::StorageFull => ". Free some space on the node: both plugins need 5 MB",
-        io::ErrorKind::QuotaExceeded => ". Raise the quota of the directory: both plugins need 5 MB",
+        io::ErrorKind::StorageFull => ". Free some space on the node: both plugins need 7 MB",
+        io::ErrorKind::QuotaExceeded => ". Raise the quota of the directory: both plugins need 7 MB",
         io::ErrorKind::PermissionDenied => {
             ". The init container must run as user 0; under SELinux its type must be spc_t, as in conf/overlays/openshift"
         }

@@ -249,10 +249,15 @@ impl PoolFileWriter {
         self.context
             .agent
             .stores
-            .edit(&self.context.pool, move |_, before| {
+            .edit(&self.context.pool, move |locked, before| {
                 // Checked under the lock, since this process may have waited for the lock.
                 if KernelClock.since_boot()?.saturating_sub(asked) > age {
                     return Ok(None);
+                }
+                // From this write on, a DEL hands the address over itself. One that came before left the address resting in the
+                // node's own block.
+                if new.state == BlockState::Shared {
+                    locked.hand_over_resting(new.cidr)?;
                 }
                 let mut file = before.unwrap_or(base);
                 file.blocks.retain(|block| block.name != new.name);

@@ -144,6 +144,8 @@ struct Objects {
     by_name: BTreeMap<String, Value>,
     /// What happens before the first write.
     before_first: Option<Box<dyn FnOnce() + Send>>,
+    /// What happens before the block is written as shared.
+    before_shared: Option<Box<dyn FnOnce() + Send>>,
 }
 
 /// An API server that has `block` and these objects, and accepts each write.
@@ -162,6 +164,12 @@ fn answer_with_objects(
         let name = object["metadata"]["name"].as_str().unwrap().to_owned();
         objects.by_name.insert(name, object.clone());
         return (200, object);
+    }
+    if let Some(before) = objects
+        .before_shared
+        .take_if(|_| body["spec"]["state"] == "Shared")
+    {
+        before();
     }
     if body["kind"] == "IPBlock" {
         return (200, body.clone());
@@ -227,6 +235,33 @@ async fn a_block_is_shared_while_addresses_of_it_rest() {
         names,
         ["default-0a010003", "default-0a010004", "default-0a010005"]
     );
+}
+
+/// Then no other node can take the address before its cooldown has ended.
+#[tokio::test]
+async fn an_address_rests_whose_pod_ends_while_its_block_becomes_shared() {
+    let block = own_block();
+    let objects: Arc<Mutex<Objects>> = Arc::default();
+    let (object, there) = (block.clone(), objects.clone());
+    let (context, mut target, dir) = node_with(&[], move |uri, body| {
+        answer_with_objects(&object, &there, (uri, body))
+    })
+    .await;
+    with_long_cooldown(&context, &target).await;
+    with_store(dir.path(), |store| commit_lease(store, "c3", "10.1.0.3", false));
+    let data = dir.path().to_owned();
+    objects.lock().unwrap().before_shared =
+        Some(Box::new(move || with_store(&data, |store| del(store, "c3"))));
+    share(&context, &mut target, block).await.unwrap();
+
+    assert!(
+        objects.lock().unwrap().before_shared.is_none(),
+        "the pod has ended"
+    );
+    assert_eq!(state(&context).await, BlockState::Shared);
+    let released = context.agent.stores.releases(&context.pool).await.unwrap();
+    let ips: Vec<String> = released.iter().map(|released| released.ip.to_string()).collect();
+    assert_eq!(ips, ["10.1.0.3"]);
 }
 
 /// The record of a release keeps an address until the address has its object.

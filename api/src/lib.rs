@@ -62,8 +62,8 @@ pub use self::address_space::{AddressInterval, AddressSpace, AddressSpaceSpec, P
 pub use self::block::{BlockState, IpBlock, IpBlockSpec, IpBlockStatus, NodeRef, Orphaned};
 pub use self::definitions::definitions;
 pub use self::pool::{
-    Allocation, BlockSize, Counters, IpPool, IpPoolSpec, IpPoolStatus, NodeRequest, Range, Route, Sticky,
-    condition,
+    Allocation, BlockSize, Counters, IpPool, IpPoolSpec, IpPoolStatus, MAX_REQUESTED_ADDRESSES, NodeRequest,
+    Range, Route, Sticky, condition,
 };
 
 #[cfg(test)]

@@ -6,7 +6,9 @@ mod rules;
 mod status;
 
 pub use range::{Range, Route};
-pub use status::{Counters, IpPoolStatus, NodeRequest, condition, number_after, reason};
+pub use status::{
+    Counters, IpPoolStatus, MAX_REQUESTED_ADDRESSES, NodeRequest, condition, number_after, reason,
+};
 
 use super::selector;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;

@@ -72,22 +72,19 @@ impl PoolReconciler {
         if !request.families.is_empty() {
             sticky.identify(&mut claimant).await?;
         }
-        for family in &request.families {
-            if claimant.holder.is_some() {
-                let sticky = StickyAddresses::new(&self.context, scope);
-                given.push(
-                    sticky
-                        .bind_reserved(&mut self.addresses, *family, &claimant)
-                        .await?,
-                );
-            } else if accepted.has_blocks() {
-                let address = self.allocate_shared(scope, *family, &claimant).await?;
-                let Some(address) = address else {
+        if claimant.holder.is_some() {
+            self.bind_all_reserved(scope, &request.families, &claimant, given)
+                .await?;
+        } else {
+            for family in &request.families {
+                if !accepted.has_blocks() {
+                    given.push(self.bind_one_of(scope, *family, &claimant, request.early).await?);
+                    continue;
+                }
+                let Some(address) = self.allocate_shared(scope, *family, &claimant).await? else {
                     return Ok(Reply::Local);
                 };
                 given.push(address);
-            } else {
-                given.push(self.bind_one_of(scope, *family, &claimant, request.early).await?);
             }
         }
         let addresses = given
@@ -96,6 +93,26 @@ impl PoolReconciler {
             .collect();
         tracing::info!(pool = %self.context.pool, attachment = %asked.owner, ?addresses, "allocated addresses through the API server");
         Ok(Reply::Addresses { addresses })
+    }
+
+    /// Binds the addresses that the claimant's pod keeps. The waits for all of them begin at once, since each may take a quarantine.
+    async fn bind_all_reserved(
+        &mut self,
+        scope: RequestScope<'_>,
+        families: &[Family],
+        claimant: &Claimant<'_>,
+        given: &mut Vec<IpAddress>,
+    ) -> Result<(), Error> {
+        let mut waits = Ok(());
+        for family in families {
+            let sticky = StickyAddresses::new(&self.context, scope);
+            let bound = sticky.bind_reserved(&mut self.addresses, *family, claimant);
+            match bound.await {
+                Ok(address) => given.push(address),
+                Err(error) => waits = waits.and(Err(error)),
+            }
+        }
+        waits
     }
 
     /// Binds a requested address. `early`: even if it rests on this node.

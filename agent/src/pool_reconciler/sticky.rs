@@ -9,7 +9,7 @@ use super::context::{PoolContext, RequestScope};
 use api::convert::node_ref;
 use api::requests::{ReconcileError, Requests, WriteResult, registration_state};
 use api::sticky::{AddressUse, Handover, NodeState, Wait, handover, stateful_set_of};
-use api::{AddressState, Holder, IpAddress, NodeRef};
+use api::{AddressState, Holder, IpAddress, IpPool, MAX_REQUESTED_ADDRESSES, NodeRef};
 use block::owner::NodeIdentity;
 use common::cni::{Code, Error};
 use ipam::range::{Family, bits};
@@ -303,10 +303,14 @@ impl<'a> StickyAddresses<'a> {
     /// Asks the controller to release an address that an earlier pod has on a node that is not reachable.
     async fn request_release(&self, address: &IpAddress) -> Result<(), ReconcileError> {
         let (name, node) = (address.name_any(), self.context.agent.config.node.as_str());
-        let status = self.context.pool_object().and_then(|pool| pool.status.clone());
+        // A list, because the watch may not have reported this node's last request yet, and this write replaces it.
+        let selected = format!("metadata.name={}", self.context.pool);
+        let pools: Vec<IpPool> = self.api().list(&selected).await?;
+        let status = pools.into_iter().next().and_then(|pool| pool.status);
         let before = status.and_then(|mut status| status.requests.remove(node)?);
         let mut addresses = before.unwrap_or_default().addresses;
-        if !addresses.contains(&name) {
+        // If the list is full, a later ADD requests the address.
+        if !addresses.contains(&name) && addresses.len() < MAX_REQUESTED_ADDRESSES {
             addresses.push(name);
             let request = serde_json::json!({ "addresses": addresses });
             self.context.request(self.api(), request).await?;
@@ -345,6 +349,7 @@ impl<'a> StickyAddresses<'a> {
             uid.unwrap_or("unknown"),
             spec.node.node
         );
+        let quarantines = &self.context.agent.config.daemon.quarantines;
         let why = match wait {
             Wait::Sandbox => "in a sandbox that has had no DEL yet; try again".to_owned(),
             Wait::SamePod => "and the pod with this UID requests it on this node too, so one object is out of date; find the node on which the pod runs, and try again".to_owned(),
@@ -354,7 +359,7 @@ impl<'a> StickyAddresses<'a> {
             }
             Wait::Quarantine => format!(
                 "whose Node object is gone and whose machine may still run; if that does not change for {} s, the address passes to the new pod; try again then",
-                self.context.agent.config.daemon.quarantines.unused.as_secs()
+                quarantines.of(spec.quarantine_seconds).unused.as_secs()
             ),
             Wait::Observation => format!(
                 "which does not respond; if that does not change for {} s, the address passes to the new pod; try again then",

@@ -12,6 +12,9 @@ use std::collections::BTreeMap;
 /// reports of numbers with the generation. So a number in force must not equal the generation of a later edit.
 const NUMBER_GAP: i64 = 1000;
 
+/// The most addresses of one pool whose release a node may request at once.
+pub const MAX_REQUESTED_ADDRESSES: usize = 64;
+
 /// The state of a pool, written by the controller.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -85,7 +88,7 @@ pub struct NodeRequest {
     pub v6: Option<Time>,
     /// Names of `IPAddress` objects that are kept for pods of this node and still bound to a node that does not respond.
     #[serde(default)]
-    #[schemars(length(max = 64), inner(length(max = 128)))]
+    #[schemars(length(max = MAX_REQUESTED_ADDRESSES), inner(length(max = 128)))]
     pub addresses: Vec<String>,
 }
 

@@ -287,3 +287,29 @@ async fn a_per_address_pool_keeps_sticky_addresses_until_it_is_deleted() {
     })
     .await;
 }
+
+/// Otherwise the wait for the second address begins after that for the first one, and both take a quarantine.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_requests_the_release_of_its_addresses_of_both_families_at_once() {
+    let flags = ["--quarantine", "1h", "--quarantine-in-use", "1h"];
+    let site = Site::with(&flags).await;
+    let nodes = site.two_nodes_with(&flags).await;
+    let mut spec = sticky_per_address("10.1.0.0/24");
+    let ranges = spec["ranges"].as_array_mut().unwrap();
+    ranges.push(json!({ "subnet": "fd00::/120", "gateway": "none" }));
+    site.pool("rail0", spec).await;
+    site.stateful_set("db", 1).await;
+    for node in &nodes {
+        until("the pool is here", async || !node.file("rail0").is_null()).await;
+    }
+    let uid = site.replica("db", 0, "a").await;
+    assert_eq!(nodes[0].add("rail0", &sandbox(0, &uid, "old")).len(), 2);
+    nodes[0].kill();
+    nodes[0].identity.leave(&site.admin).await;
+    site.remove_pod("db-0").await;
+    let uid = site.replica("db", 0, "b").await;
+    nodes[1].refused("rail0", &sandbox(0, &uid, "new"), &[11], &["Node object is gone"]);
+    let status = site.pools().get("rail0").await.unwrap().status.unwrap();
+    let requested = status.requests["b"].clone().unwrap().addresses;
+    assert_eq!(requested.len(), 2, "{requested:?}");
+}

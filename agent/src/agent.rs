@@ -80,6 +80,15 @@ struct NodeReading {
     registration: Option<Registration>,
 }
 
+impl NodeReading {
+    /// Replaces `known` unless that is the answer to a later request: several tasks read the Node at once.
+    fn replace_older(self, known: &mut Option<Self>) {
+        if known.as_ref().is_none_or(|known| known.asked <= self.asked) {
+            *known = Some(self);
+        }
+    }
+}
+
 impl Health for Agent {
     fn metrics(&self) -> String {
         self.served.text()
@@ -160,10 +169,11 @@ impl Agent {
             }
         };
         self.inputs.read(Source::Node);
-        *self
+        let mut known = self
             .reading
             .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner) = Some(NodeReading { asked, registration });
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        NodeReading { asked, registration }.replace_older(&mut known);
         Ok(asked)
     }
 
@@ -252,3 +262,6 @@ impl Agent {
         });
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,7 @@
 //!
 //! Invariant: only root can open the file. flock(2) needs no more, so another user could keep every agent from starting.
 
-use common::lock::{LockError, Share, flock};
+use common::lock::{LockError, Share, current, flock};
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -24,17 +24,16 @@ impl NodeLock {
     pub(crate) async fn take(data_dir: &Path) -> io::Result<Self> {
         std::fs::create_dir_all(data_dir)?;
         let path = data_dir.join(".agent.lock");
-        let file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .mode(MODE)
-            .open(&path)?;
-        // An earlier version let all users open it.
-        file.set_permissions(Permissions::from_mode(MODE))?;
+        let mut file = open(&path)?;
         let mut is_logged = false;
         loop {
             match flock(&file, Share::Exclusive, Duration::ZERO) {
-                Ok(()) => return Ok(Self(file)),
+                Ok(()) if current(&file, &path)?.is_some() => return Ok(Self(file)),
+                // An administrator has removed the file, and another agent may hold the lock of a new one.
+                Ok(()) => {
+                    file = open(&path)?;
+                    continue;
+                }
                 Err(LockError::Held { .. }) => {}
                 Err(LockError::Io(e)) => return Err(e),
             }
@@ -45,6 +44,17 @@ impl NodeLock {
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(MODE)
+        .open(path)?;
+    // An earlier version let all users open it.
+    file.set_permissions(Permissions::from_mode(MODE))?;
+    Ok(file)
 }
 
 #[cfg(test)]

@@ -6,6 +6,10 @@
 //! the old one is still to come, unless its phase is final. So the agent checks both, as long as the API server answers.
 
 use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+
+/// The UID that a kubelet gives a static pod. The API server has it as an annotation, beside a UID of its own.
+const STATIC_UID: &str = "kubernetes.io/config.hash";
 
 /// The state of the network namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +70,12 @@ pub(crate) fn conclude(namespace: Namespace, pod: &PodState) -> Conclusion {
         }
     };
     Conclusion::Unused(format!("{namespace}, {pod}"))
+}
+
+/// Whether `uid` is the UID by which the runtime knows `pod`.
+pub(crate) fn has_uid(pod: &Pod, uid: &str) -> bool {
+    pod.metadata.uid.as_deref() == Some(uid)
+        || pod.annotations().get(STATIC_UID).is_some_and(|hash| hash == uid)
 }
 
 /// The phase of `pod`, if no sandbox of it starts any more. The kubelet stops each pod with such a phase, whichever client wrote

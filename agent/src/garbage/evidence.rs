@@ -2,15 +2,12 @@
 //! The second source of evidence: what the API server has of a pod.
 
 use crate::agent::Agent;
-use crate::liveness::final_phase;
+use crate::liveness::{final_phase, has_uid};
 use api::deadline::Deadline;
 use api::requests::ApiError;
 use common::collector::PodId;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-
-/// The UID that a kubelet gives a static pod. The API server has it as an annotation, beside a UID of its own.
-const STATIC_UID: &str = "kubernetes.io/config.hash";
 
 /// Why no sandbox of `pod` can use an attachment whose namespace is gone; `None` if one may. `replaced`: a living
 /// sandbox of the pod has the interface.
@@ -32,7 +29,7 @@ fn conclude(there: Option<&Pod>, pod: &PodId, replaced: bool) -> Option<String> 
         return Some("its network namespace is gone, and the API server has no Pod of its name".to_owned());
     };
     let uid = there.uid()?;
-    if uid != pod.uid && there.annotations().get(STATIC_UID) != Some(&pod.uid) {
+    if !has_uid(there, &pod.uid) {
         return Some(format!(
             "its network namespace is gone, and the Pod of its name has the UID {uid} now"
         ));

@@ -10,7 +10,7 @@ mod sandboxes;
 use super::addresses::{Addresses, is_attachment, is_for};
 use super::context::{AddressUse, PoolContext, Target};
 use super::publish::{Publisher, without_lease};
-use crate::liveness::{Conclusion, Namespace, PodState, conclude, final_phase};
+use crate::liveness::{Conclusion, Namespace, PodState, conclude, final_phase, has_uid};
 use api::accepted_pool::AcceptedPool;
 use api::block_layout::address_name;
 use api::convert::owner;
@@ -304,7 +304,7 @@ impl GarbageCollector {
             Err(error) => PodState::Unknown(error.to_string()),
             Ok(None) => PodState::Gone,
             Ok(Some(pod)) => match (&stored.lease.sandbox.uid, pod.uid()) {
-                (Some(ours), Some(now)) if *ours != now => PodState::Replaced(now),
+                (Some(ours), Some(now)) if !has_uid(&pod, ours) => PodState::Replaced(now),
                 (Some(_), Some(_)) => {
                     final_phase(&pod).map_or(PodState::Exists, |phase| PodState::Ended(phase.to_owned()))
                 }

@@ -205,10 +205,15 @@ fn an_ended_lease_matches_only_the_object_of_its_own_attachment() {
 
 /// What the collector finds about the pod of a lease, if the API server has the pod `a` with this UID and phase.
 async fn pod_state(uid: &str, phase: &str) -> PodState {
-    let pod = serde_json::json!({
+    state_of_pod(serde_json::json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "a", "namespace": "default", "uid": uid },
         "status": { "phase": phase },
-    });
+    }))
+    .await
+}
+
+/// What the collector finds about the pod of a lease, if the API server answers with `pod`. The runtime knows the UID `uid-a`.
+async fn state_of_pod(pod: serde_json::Value) -> PodState {
     let (context, target, _dir) = registered_node(move |_| (200, pod.clone())).await;
     let mut stored = lease(Some("default/a"), "c1", "net1", 1);
     stored.lease.sandbox.uid = Some("uid-a".to_owned());
@@ -226,6 +231,18 @@ async fn a_finished_pod_has_ended_though_its_object_exists() {
     }
     let replaced = PodState::Replaced("uid-b".to_owned());
     assert_eq!(pod_state("uid-b", "Succeeded").await, replaced);
+}
+
+/// The API server gives the object of a static pod a UID of its own.
+#[tokio::test]
+async fn a_running_static_pod_is_not_replaced() {
+    let annotations = serde_json::json!({ "kubernetes.io/config.hash": "uid-a" });
+    let mirror = serde_json::json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "name": "a", "namespace": "default", "uid": "uid-b", "annotations": annotations },
+        "status": { "phase": "Running" },
+    });
+    assert_eq!(state_of_pod(mirror).await, PodState::Exists);
 }
 
 /// What [`after_release`] found: the requests for single objects, and how many records of releases are left.

@@ -151,6 +151,22 @@ impl Directory {
         self.path.join(format!(".{name}.gone"))
     }
 
+    /// Restores the name that a removal took away and did not restore, because it was killed.
+    ///
+    /// # Errors
+    /// [`Error::Rename`], [`Error::Write`].
+    pub(super) fn restore_gone(&self, name: &str) -> Result<(), Error> {
+        let (gone, path) = (self.gone_entry(name), self.entry(name));
+        if !gone.exists() {
+            return Ok(());
+        }
+        // Another version was installed meanwhile.
+        if path.symlink_metadata().is_ok() {
+            return remove_if_there(&gone);
+        }
+        rename(&gone, &path)
+    }
+
     /// Writes `plugin` beside its place and tests whether it runs there.
     ///
     /// # Errors
@@ -159,7 +175,7 @@ impl Directory {
         let path = self.entry(plugin.name);
         let new = self.new_entry(plugin.name);
         remove_if_there(&new)?;
-        remove_if_there(&self.gone_entry(plugin.name))?;
+        self.restore_gone(plugin.name)?;
         let (before, content) = Origin::of(&path, plugin.program)?;
         if matches!(before, Origin::Ours { .. }) && content == plugin.content {
             // An earlier file may have been installed by hand, with another mode.

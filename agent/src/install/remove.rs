@@ -141,21 +141,9 @@ fn unless_in_use(wanted: &Uninstall, out: &mut dyn Write) -> Result<(), Error> {
 
 /// Restores the names that this removal, or an earlier one that was killed, took away.
 fn restore(directories: &[Directory]) -> Result<(), Error> {
-    for directory in directories {
-        for name in names() {
-            let (gone, path) = (directory.gone_entry(name), directory.entry(name));
-            if !gone.exists() {
-                continue;
-            }
-            // Another version was installed meanwhile.
-            if path.symlink_metadata().is_ok() {
-                remove_if_there(&gone)?;
-            } else {
-                rename(&gone, &path)?;
-            }
-        }
-    }
-    Ok(())
+    directories
+        .iter()
+        .try_for_each(|directory| names().try_for_each(|name| directory.restore_gone(name)))
 }
 
 /// Restores the foreign program that had the name before a plugin of ours.

@@ -151,7 +151,7 @@ fn an_image_without_a_valid_rdma_ipam_is_rejected() {
 fn the_next_installation_removes_the_files_of_a_killed_one() {
     let node = Node::usual();
     node.write("/opt/cni/bin/.cni-ipoib.new", "half");
-    node.write("/opt/cni/bin/.rdma-ipam.gone", "old");
+    node.write("/opt/cni/bin/.rdma-ipam.gone", &program("rdma-ipam", "0.0.9"));
     node.install("0.1.0").unwrap();
     assert_eq!(node.names(BIN), ["cni-ipoib", "loopback", "rdma-ipam"]);
 }

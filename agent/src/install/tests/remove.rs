@@ -214,6 +214,19 @@ fn a_killed_uninstallation_is_repeated_from_the_start() {
     assert_eq!(node.names(BIN), ["loopback"]);
 }
 
+/// The killed removal had taken the name away. The runtime needs the plugin although the new one does not fit.
+#[test]
+fn a_failed_installation_restores_what_a_killed_removal_took_away() {
+    let node = Node::installed();
+    let entry = node.at("/opt/cni/bin/cni-ipoib");
+    fs::rename(&entry, node.at("/opt/cni/bin/.cni-ipoib.gone")).unwrap();
+    let wanted = node.wanted("0.2.0");
+    let broken = "#!/bin/sh\n# cni-ipoib 0.2.0 (rdmanet): \nexit 1\n";
+    fs::write(wanted.plugins.join("cni-ipoib"), broken).unwrap();
+    refusal(output_of(|out| install(&wanted, out)));
+    assert!(entry.exists());
+}
+
 #[test]
 fn both_plugins_are_restored_for_a_pod_attached_during_the_uninstallation() {
     let node = Node::installed();

@@ -4,6 +4,7 @@
 use crate::quarantine::Quarantines;
 use clap::Args;
 use std::time::Duration;
+use tracing::level_filters::LevelFilter;
 
 /// The most writes per second of all nodes together. With more blocks, each block is reported less often.
 const WRITES_A_SECOND: u64 = 50;
@@ -27,8 +28,8 @@ pub struct DaemonFlags {
     #[arg(long, env = "RDMANET_REPORT_INTERVAL", default_value = "30s", value_parser = period)]
     pub report_interval: Duration,
     /// error, warn, info, debug or trace
-    #[arg(long, env = "RDMANET_LOG", default_value = "info")]
-    pub log: String,
+    #[arg(long, env = "RDMANET_LOG", default_value = "info", value_parser = log_level)]
+    pub log: LevelFilter,
 }
 
 impl DaemonFlags {
@@ -38,6 +39,15 @@ impl DaemonFlags {
         let all = u64::try_from(blocks).unwrap_or_default() / WRITES_A_SECOND;
         self.report_interval.max(Duration::from_secs(all))
     }
+}
+
+/// Parses the level of the log.
+///
+/// # Errors
+/// A sentence: `text` is not a level.
+fn log_level(text: &str) -> Result<LevelFilter, String> {
+    text.parse()
+        .map_err(|_| "it is not a level; use error, warn, info, debug or trace".to_owned())
 }
 
 /// Parses the pause between two rounds. Without a pause, a task would never rest.

@@ -22,7 +22,7 @@ where
     F: Future<Output = Result<(), E>>,
     E: Display,
 {
-    start_logging(program, &flags.log);
+    start_logging(program, flags.log);
     run(async {
         flags.quarantines.require_unused()?;
         let stop = stop_on_signal()?;
@@ -33,8 +33,7 @@ where
 
 /// Logs to stderr, one JSON document per line. `program` (the name of its library) and this crate log from `level` on;
 /// other libraries log only warnings and errors.
-fn start_logging(program: &str, level: &str) {
-    let level = level.parse().unwrap_or(LevelFilter::INFO);
+fn start_logging(program: &str, level: LevelFilter) {
     let lines = tracing_subscriber::fmt::layer()
         .json()
         .flatten_event(true)

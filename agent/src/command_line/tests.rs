@@ -5,6 +5,7 @@ use super::*;
 use api::testing::words_of;
 use serde_json::Value;
 use std::time::Duration;
+use tracing::level_filters::LevelFilter;
 
 const DAEMON_SET: &str = include_str!("../../../conf/agent/daemonset.yaml");
 const UNINSTALLER: &str = include_str!("../../../conf/uninstall/daemonset.yaml");
@@ -99,9 +100,17 @@ fn the_flags_of_a_group_are_read_without_and_beside_the_others() {
     assert_eq!(all.daemon.reconcile_interval, reconcile);
     assert_eq!(all.daemon.report_interval, report);
     assert_eq!(
-        (all.daemon.log.as_str(), all.idle),
-        ("debug", Duration::from_secs(1))
+        (all.daemon.log, all.idle),
+        (LevelFilter::DEBUG, Duration::from_secs(1))
     );
+}
+
+#[test]
+fn an_unknown_log_level_is_refused_with_the_known_ones() {
+    let error = parsed(&["--node", "n1", "--log", "verbose"])
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("use error, warn, info, debug or trace"), "{error}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use api::testing::words_of;
 use clap::CommandFactory;
 use serde_json::Value;
 use std::time::Duration;
+use tracing::level_filters::LevelFilter;
 
 #[test]
 fn the_deployment_starts_a_controller() {
@@ -49,8 +50,8 @@ fn every_flag_of_the_controller_is_read() {
     .unwrap();
     let [observe, reconcile, report] = [5, 6, 7].map(Duration::from_secs);
     assert_eq!(
-        (config.namespace.as_str(), config.daemon.log.as_str()),
-        ("other", "debug")
+        (config.namespace.as_str(), config.daemon.log),
+        ("other", LevelFilter::DEBUG)
     );
     assert_eq!(config.daemon.quarantines.unused, Duration::from_secs(180));
     assert_eq!(config.daemon.observation_interval, observe);

@@ -3,8 +3,8 @@
 //! `cni-ipoib`, and leases of `ranges` (`docs/design/garbage.md`).
 //!
 //! Invariant: two sources of evidence prove each removal, in two observations. The kernel shows that the network namespace
-//! of the attachment is gone. The API server, past every cache, has no pod of its UID, or this pod has a newer
-//! sandbox. Without an answer of the API server nothing is removed. An attachment without a pod is never removed.
+//! of the attachment is gone. The API server, past every cache, has no pod of its UID, or this pod has ended or has a
+//! newer sandbox. Without an answer of the API server nothing is removed. An attachment without a pod is never removed.
 
 mod attachments;
 mod client;

@@ -46,7 +46,7 @@ use serde::{Deserialize, Serialize};
     validation = rules::block_has_the_address(),
     validation = rules::address_stays(),
     validation = rules::has_what_its_state_needs(),
-    validation = rules::passes_on_when_let_go()
+    validation = rules::node_changes_only_if_not_bound()
 )]
 pub struct IpAddressSpec {
     /// The pool of the address.
@@ -189,7 +189,7 @@ mod rules {
         )
     }
 
-    pub(super) fn passes_on_when_let_go() -> Rule {
+    pub(super) fn node_changes_only_if_not_bound() -> Rule {
         plain(
             "self.node == oldSelf.node || oldSelf.state != 'Bound'",
             "an address passes to another node only while it is Kept or Orphaned",

@@ -112,8 +112,8 @@ pub fn new_block(name: &str, pool: &str, cidr: BlockCidr, by: &Owner, quarantine
     block
 }
 
-/// `block` with the fields of `to`, changed by the agent of the node called `by`. The version stays: it is the
-/// precondition.
+/// `block` with the fields of `to`, changed by `by`: the name of a node whose agent writes, or of the controller. The version
+/// stays: it is the precondition.
 pub fn with_record(block: &IpBlock, to: &BlockRecord, by: &str) -> IpBlock {
     let mut block = block.clone();
     block.spec.owner = node_ref(&to.owner);

@@ -22,7 +22,7 @@ use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-/// The field manager of everything that the agent writes.
+/// The field manager of writes to members of a status.
 pub const MANAGER: &str = "rdmanet-agent";
 
 /// Names on one page of a list.

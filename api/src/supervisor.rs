@@ -22,9 +22,9 @@ pub struct Supervisor {
     failed: Arc<Mutex<Option<TaskEnded>>>,
 }
 
-/// A task of the agent has ended before the agent was stopped.
+/// A task has ended before the daemon was stopped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("task {task:?} of the agent has {how}; the process ends, so that it is started again")]
+#[error("task {task:?} has {how}; the process ends, so that it is started again")]
 pub struct TaskEnded {
     /// The name of the task.
     pub task: &'static str,
@@ -75,7 +75,7 @@ impl Supervisor {
         }
     }
 
-    /// Cancelled when the agent stops, for whatever reason.
+    /// Cancelled when the daemon stops, for whatever reason.
     pub fn stop(&self) -> &CancellationToken {
         &self.stop
     }
@@ -91,7 +91,7 @@ impl Supervisor {
         }
     }
 
-    /// Starts a task that runs until [`Self::stop`]. If it ends before, the agent stops.
+    /// Starts a task that runs until [`Self::stop`]. If it ends before, the daemon stops.
     pub fn spawn(&self, task: &'static str, work: impl Future<Output = ()> + Send + 'static) {
         self.start(task, async {
             work.await;
@@ -99,7 +99,7 @@ impl Supervisor {
         });
     }
 
-    /// Starts a task that may end at any time. If it panics, the agent stops.
+    /// Starts a task that may end at any time. If it panics, the daemon stops.
     pub fn spawn_brief(&self, task: &'static str, work: impl Future<Output = ()> + Send + 'static) {
         self.start(task, async {
             work.await;
@@ -107,7 +107,7 @@ impl Supervisor {
         });
     }
 
-    /// Starts a task that runs until `end`, wherever it waits then. If it ends before, the agent stops.
+    /// Starts a task that runs until `end`, wherever it waits then. If it ends before, the daemon stops.
     pub fn spawn_until(
         &self,
         end: CancellationToken,

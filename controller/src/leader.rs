@@ -2,8 +2,8 @@
 //! The work that one replica does for the whole cluster: it accepts pools, counts them, and collects the blocks and
 //! addresses of gone nodes.
 //!
-//! Invariant: two replicas may do this work at once without harm. A Lease decides which of them does it, and each write
-//! carries the version that was read.
+//! Invariant: two replicas may do this work at once without harm. A Lease decides which of them does it. Each write
+//! carries the version that was read, except the usage of a shared block.
 //!
 //! A slow pool only delays other pools. The Lease is renewed, and the orphan collector runs, in tasks of their own.
 

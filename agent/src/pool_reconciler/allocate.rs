@@ -338,12 +338,22 @@ impl PoolReconciler {
     }
 
     fn foreign(&self, ip: IpAddr, block: &IpBlock) -> Error {
+        let (cidr, node, pool, other) = (
+            &block.spec.cidr,
+            &block.spec.owner.node,
+            &self.context.pool,
+            &block.spec.pool,
+        );
+        let remedy = if other == pool.as_str() {
+            format!("list it in spec.reserved of pool {pool}, then no node allocates it to other pods")
+        } else {
+            format!(
+                "request an address that pool {other} does not have, or remove the common addresses from the ranges of pool {other}"
+            )
+        };
         Error::new(
             Code::ADDRESS_IN_USE,
-            format!(
-                "{ip} lies in {}, which node {} gives to its own pods (pool {}); list it in spec.reserved of pool {}, then no node allocates it to other pods",
-                block.spec.cidr, block.spec.owner.node, block.spec.pool, self.context.pool
-            ),
+            format!("{ip} lies in {cidr}, which node {node} gives to its own pods (pool {other}); {remedy}"),
         )
     }
 }

@@ -192,24 +192,24 @@ impl PoolContext {
     }
 
     /// How this node uses `ip`, whose object names `owner`.
-    pub(super) async fn address_use(
+    pub(super) async fn local_use(
         &self,
         ip: IpAddr,
         owner: Option<api::Attachment>,
-    ) -> Result<AddressUse, ReconcileError> {
+    ) -> Result<LocalUse, ReconcileError> {
         let owner = owner.and_then(attachment);
         let found = self.agent.stores.with(&self.pool, move |store| {
             let Some(locked) = store.enter_existing()? else {
-                return Ok(AddressUse::Unused);
+                return Ok(LocalUse::Unused);
             };
             if locked.holds(ip)? {
-                return Ok(AddressUse::Leased);
+                return Ok(LocalUse::Leased);
             }
             let asks = owner.is_some_and(|owner| locked.is_asking(&owner));
             Ok(if asks {
-                AddressUse::Requested
+                LocalUse::Requested
             } else {
-                AddressUse::Unused
+                LocalUse::Unused
             })
         });
         Ok(found.await?)
@@ -265,7 +265,7 @@ impl PoolContext {
 
 /// How a node uses an address that is an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AddressUse {
+pub(super) enum LocalUse {
     /// A lease has it.
     Leased,
     /// An ADD of the object's attachment waits for its answer, and may lease it.

@@ -8,7 +8,7 @@ mod observed;
 mod sandboxes;
 
 use super::addresses::{Addresses, is_attachment, is_for};
-use super::context::{AddressUse, PoolContext, Target};
+use super::context::{LocalUse, PoolContext, Target};
 use super::publish::{Publisher, without_lease};
 use crate::liveness::{Conclusion, Namespace, PodState, conclude, final_phase, has_uid};
 use api::accepted_pool::AcceptedPool;
@@ -288,7 +288,7 @@ impl GarbageCollector {
         }
     }
 
-    /// The state of the pod of a lease. None if the round was interrupted before it asked: that says nothing about the API server.
+    /// The state of the pod of a lease. None if the round was interrupted before it asked: that is no evidence about the API server.
     async fn pod_state(&self, api: &Requests, stored: &StoredLease) -> Option<PodState> {
         let Some((namespace, name)) = stored
             .lease
@@ -397,13 +397,13 @@ impl GarbageCollector {
             return Ok(true);
         };
         let owner = object.spec.attachment.clone();
-        match self.context.address_use(ip, owner).await? {
-            AddressUse::Requested => Ok(overdue),
-            AddressUse::Leased => {
+        match self.context.local_use(ip, owner).await? {
+            LocalUse::Requested => Ok(overdue),
+            LocalUse::Leased => {
                 tracing::debug!(pool = %self.context.pool, %ip, "kept the object of an address that is leased again");
                 Ok(true)
             }
-            AddressUse::Unused => {
+            LocalUse::Unused => {
                 let done = api.release_address(object).await? != WriteResult::Conflict;
                 if done {
                     tracing::debug!(pool = %self.context.pool, %ip, "deleted the object of a released address");
@@ -469,7 +469,7 @@ impl GarbageCollector {
             .end_pending(ip, address.spec.attachment.clone())
             .await?;
         if is_unleased && api.release_address(address).await? != WriteResult::Conflict {
-            let evidence = "no lease of this node has it, twice";
+            let evidence = "two observations found no lease of the address on this node";
             tracing::warn!(pool = %self.context.pool, %ip, evidence, attachment = ?address.spec.attachment, "released an address object without a lease");
             self.context.agent.metrics.freed(&self.context.pool);
         }

@@ -79,7 +79,9 @@ impl Namesakes {
                 }
             }
             OrphanAction::Delete => {
-                api.delete_block(block).await?;
+                if api.delete_block(block).await? == WriteResult::Conflict {
+                    return Ok(());
+                }
                 known.note(name, None);
                 self.orphans.remove(name);
                 tracing::info!(pool = %self.context.pool, block = name, "deleted a block of an earlier registration of this node");

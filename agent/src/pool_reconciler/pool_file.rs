@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The content of `pool.json` except its blocks, and when this node was last known to be registered (`confirmed`).
+//! Writes `pool.json`, and when this node was last known to be registered (`confirmed`).
 
 use super::context::{PoolContext, Target};
 use super::known_blocks::{KnownBlocks, WATCH_LAG};

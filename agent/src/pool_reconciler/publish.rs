@@ -95,7 +95,7 @@ impl Published {
         });
     }
 
-    /// Forgets leases that have ended, unless their addresses rest.
+    /// Forgets the leases that are not in `held`.
     fn keep(&mut self, held: &Held) {
         let held: HashSet<IpAddr> = held
             .leased

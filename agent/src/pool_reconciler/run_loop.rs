@@ -101,6 +101,7 @@ impl RunLoop {
         let context = &self.reconciler.context;
         match done {
             Ok(()) => Round::Succeeded,
+            Err(_) if self.stop.is_cancelled() => Round::Interrupted,
             Err(failure) if background.is_interrupted() && failure.is_unanswered() => {
                 tracing::debug!(pool = %context.pool, error = %failure, "reconcile round interrupted by a plugin request");
                 context.agent.metrics.round_interrupted(&context.pool);

@@ -45,12 +45,12 @@ impl Sharing {
         };
         let request = serde_json::json!({ key: now() });
         match self.context.request(&scope.target.api, request).await {
-            Ok(written) => {
-                if let WriteResult::Applied(pool) = written {
-                    self.requested = Some((version_number(&pool), Instant::now()));
-                }
+            Ok(WriteResult::Applied(pool)) => {
+                self.requested = Some((version_number(&pool), Instant::now()));
                 tracing::info!(pool = %self.context.pool, "requested a shared block: no address is free on this node");
             }
+            // The next request writes again.
+            Ok(WriteResult::Conflict) => {}
             Err(e) => {
                 tracing::warn!(pool = %self.context.pool, error = %e, "requesting a shared block failed");
             }

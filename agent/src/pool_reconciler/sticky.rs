@@ -2,7 +2,7 @@
 //! Addresses that the pod of a `StatefulSet` keeps by its name (`api::sticky`).
 //!
 //! Invariant: the object of such an address is changed only with the version that was read and judged as precondition. So if two
-//! nodes want it, one write fails.
+//! nodes request the address, one write fails.
 
 use super::addresses::{Addresses, Claimant};
 use super::context::{PoolContext, RequestScope};

@@ -112,7 +112,7 @@ pub(super) fn of<K: Resource<DynamicType = ()> + Serialize>(
     let meta = object.meta();
     // Without a version, the patch would change whatever is there.
     let Some(version) = &meta.resource_version else {
-        return Err("the agent has not read the object before (no resourceVersion)".to_owned());
+        return Err("the object has no resourceVersion, so it was not read before this write".to_owned());
     };
     let mut metadata = json!({ "resourceVersion": version });
     if part != Part::Status {

@@ -2,7 +2,8 @@
 //! Leader election: the replica that holds the Lease does the work.
 //!
 //! Invariant: safety does not depend on the Lease. Two replicas may both hold it for a moment, for instance after a clock
-//! jump or an outage of the API server. Each write of the leader carries the version that was read.
+//! jump or an outage of the API server. Each write of the leader carries the version that was read, except the usage of a shared
+//! block.
 //!
 //! The crate `kube-lease-manager` compares the time in the Lease with this machine's time of day, and reads the Lease again only
 //! when it has expired. If a leader's clock was ahead, each replica would sleep until then. So each replica also reads the Lease by

@@ -33,7 +33,7 @@ pub(super) async fn enable_probes(
     for pool in &waiting {
         tracing::warn!(
             pool,
-            "blocks and addresses of the pool are not freed: no address space lists the pool"
+            "blocks and addresses of the pool are not freed: no address space lists the pool; its condition Ready has the reason"
         );
     }
     for space in spaces {

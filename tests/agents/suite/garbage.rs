@@ -135,5 +135,5 @@ async fn an_address_object_without_a_lease_is_deleted() {
     assert!(site.addresses().await.len() >= 2);
     node.start();
     until("both are free", async || site.addresses().await.is_empty()).await;
-    node.wait_log("no lease of this node has it, twice");
+    node.wait_log("two observations found no lease of the address on this node");
 }

@@ -5,7 +5,7 @@
 //! Invariant: until the other attachment has a lease, the record of the ended lease stays, and with it the object. So no other node
 //! can take the address before its cooldown has ended, whatever happens to this ADD.
 
-use super::super::context::{AddressUse, RequestScope};
+use super::super::context::{LocalUse, RequestScope};
 use super::{Addresses, Claimant, is_for};
 use api::convert::node_ref;
 use api::requests::{ReconcileError, Requests, WriteResult};
@@ -99,7 +99,7 @@ impl Addresses {
         let before = object.spec.attachment.clone();
         if before == Some(claimant.attachment()) {
             // The claimant waits for the answer to its request.
-            return Ok(self.context.address_use(ip, None).await? != AddressUse::Leased);
+            return Ok(self.context.local_use(ip, None).await? != LocalUse::Leased);
         }
         self.context.end_pending(ip, before).await
     }

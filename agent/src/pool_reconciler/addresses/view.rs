@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The shared blocks of a pool and their used addresses, as of the last list.
 //!
-//! Invariant: the view is only a guess. The CREATE of the address object decides who gets the address. So one list serves many
+//! Invariant: the view is only a guess. The CREATE of the address object allocates the address. So one list serves many
 //! requests, whatever its age: at worst the address is already taken, and the next one is tried.
 
 use super::Claimant;

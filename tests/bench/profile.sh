@@ -6,8 +6,8 @@
 #
 # usage: tests/bench/profile.sh MASTER [RUNS]
 #
-# RUNS is the number of ADDs for each of the two tables (default 60). RDMANET_BIN holds cni-ipoib and rdma-ipam, by
-# default /opt/cni/bin. Runs as root. A sample belongs to the first line of `kinds` of which
+# RUNS is the number of ADDs for each of the two tables (default 60). RDMANET_BIN holds
+# cni-ipoib and rdma-ipam, by default /opt/cni/bin. Runs as root. A sample belongs to the first line of `kinds` of which
 # a function is in its stack.
 set -euo pipefail
 

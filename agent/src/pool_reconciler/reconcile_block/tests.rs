@@ -199,6 +199,17 @@ async fn with_long_cooldown(context: &PoolContext, target: &Target) {
     replace_file(context, &file).await;
 }
 
+/// A node that has `block`, with a long cooldown, and an API server with these objects.
+async fn node_beside(block: &IpBlock, objects: &Arc<Mutex<Objects>>) -> (PoolContext, Target, TempDir) {
+    let (object, there) = (block.clone(), objects.clone());
+    let node = node_with(&[], move |uri, body| {
+        answer_with_objects(&object, &there, (uri, body))
+    })
+    .await;
+    with_long_cooldown(&node.0, &node.1).await;
+    node
+}
+
 fn del(store: &Store<'_>, container: &str) {
     let owner = Attachment {
         container_id: container.to_owned().try_into().unwrap(),
@@ -210,14 +221,8 @@ fn del(store: &Store<'_>, container: &str) {
 /// Before the block is shared, the pod of 10.1.0.3 has ended. The pod of 10.1.0.4 ends while the objects are written.
 #[tokio::test]
 async fn a_block_is_shared_while_addresses_of_it_rest() {
-    let block = own_block();
-    let objects: Arc<Mutex<Objects>> = Arc::default();
-    let (object, there) = (block.clone(), objects.clone());
-    let (context, mut target, dir) = node_with(&[], move |uri, body| {
-        answer_with_objects(&object, &there, (uri, body))
-    })
-    .await;
-    with_long_cooldown(&context, &target).await;
+    let (block, objects) = (own_block(), Arc::<Mutex<Objects>>::default());
+    let (context, mut target, dir) = node_beside(&block, &objects).await;
     with_store(dir.path(), |store| {
         for (container, ip) in [("c3", "10.1.0.3"), ("c4", "10.1.0.4"), ("c5", "10.1.0.5")] {
             commit_lease(store, container, ip, false);
@@ -240,14 +245,8 @@ async fn a_block_is_shared_while_addresses_of_it_rest() {
 /// Then no other node can take the address before its cooldown has ended.
 #[tokio::test]
 async fn an_address_rests_whose_pod_ends_while_its_block_becomes_shared() {
-    let block = own_block();
-    let objects: Arc<Mutex<Objects>> = Arc::default();
-    let (object, there) = (block.clone(), objects.clone());
-    let (context, mut target, dir) = node_with(&[], move |uri, body| {
-        answer_with_objects(&object, &there, (uri, body))
-    })
-    .await;
-    with_long_cooldown(&context, &target).await;
+    let (block, objects) = (own_block(), Arc::<Mutex<Objects>>::default());
+    let (context, mut target, dir) = node_beside(&block, &objects).await;
     with_store(dir.path(), |store| commit_lease(store, "c3", "10.1.0.3", false));
     let data = dir.path().to_owned();
     objects.lock().unwrap().before_shared =

@@ -311,6 +311,8 @@ wrong_parent() {
 ended_by_signal() {
 	local s pid qemu status=0
 	s=$(script wait <<<'echo up; sleep 1000')
+	# The output of an earlier case must not count as this VM's.
+	: >"$dir/out"
 	"$run" "$s" >"$dir/out" 2>/dev/null &
 	pid=$!
 	until grep -q up "$dir/out" || ! kill -0 "$pid"; do sleep 0.2; done

@@ -5,6 +5,7 @@
 //! between a successful request and the file write that follows from it.
 
 mod addresses;
+mod allocatable;
 mod allocate;
 mod backoff;
 mod claim;

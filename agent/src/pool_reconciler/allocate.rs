@@ -3,8 +3,9 @@
 
 use super::PoolReconciler;
 use super::addresses::Claimant;
+use super::allocatable::free_local;
 use super::claim::{ClaimTarget, Claimed, FULL_PAUSE};
-use super::context::{PendingRequest, RequestScope, free_local};
+use super::context::{PendingRequest, RequestScope};
 use super::sticky::StickyAddresses;
 use api::accepted_pool::AcceptedPool;
 use api::block_layout::BlockCidr;
@@ -158,7 +159,7 @@ impl PoolReconciler {
             .await
             .map_err(|e| self.context.failed(&e))?;
         // Another plugin's request may have claimed a block a moment ago.
-        if free_local(scope.accepted, family, &holdings, &usage) > 0 {
+        if free_local(scope.accepted, family, holdings.file.as_ref(), &usage) > 0 {
             return Ok(Room::Here);
         }
         if self.claims.is_full(family, FULL_PAUSE) && self.addresses.has_shared(scope, family).await? {

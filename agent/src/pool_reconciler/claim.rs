@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Claims blocks: one CREATE each, without a list as long as a few tries find a free block.
 
-use super::context::{PoolContext, Target, address_space, free_local};
+use super::allocatable::free_local;
+use super::context::{PoolContext, Target, address_space};
 use super::pool_file::{BlockStep, Entry};
 use super::reconcile_block::BlockReconciler;
 use crate::node::local_block;
@@ -121,7 +122,7 @@ impl Claims {
             }
             // One block at a time, so that plugin requests are answered in between.
             let (holdings, usage) = self.context.holdings(&blocks.known().all()).await?;
-            if free_local(&accepted, family, &holdings, &usage) < accepted.free_target(family) {
+            if free_local(&accepted, family, holdings.file.as_ref(), &usage) < accepted.free_target(family) {
                 self.claim(blocks, target, &accepted, family).await?;
             }
         }

@@ -14,14 +14,12 @@ use api::{AddressSpace, AddressSpaceSpec, IpAddress, IpBlock, IpPool, IpPoolSpec
 use block::Usage;
 use block::owner::NodeIdentity;
 use common::cni::{Attachment, Code, ContainerId, Error, IfName};
-use ipam::pool::{Counters, PoolFile, PoolName, PoolRanges};
-use ipam::range::Family;
+use ipam::pool::{Counters, PoolFile, PoolName};
 use kube::core::{Selector, SelectorExt};
 use kube::runtime::reflector::ObjectRef;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::net::IpAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -280,40 +278,6 @@ fn attachment(named: api::Attachment) -> Option<Attachment> {
         container_id: ContainerId::try_from(named.container_id).ok()?,
         ifname: IfName::try_from(named.ifname).ok()?,
     })
-}
-
-/// The number of free addresses in the active blocks, according to the file and the store.
-pub(super) fn free_local(
-    accepted: &AcceptedPool,
-    family: Family,
-    holdings: &LocalPool,
-    usage: &BTreeMap<String, Usage>,
-) -> u64 {
-    let Some(file) = &holdings.file else { return 0 };
-    // The file's ranges also exclude the addresses that this node holds back.
-    let Ok(ranges) = PoolRanges::new(file, Path::new("pool.json")) else {
-        return 0;
-    };
-    let usable = ranges.usable(family);
-    let in_pool = |cidr: BlockCidr| accepted.layout(family).is_some_and(|layout| layout.has(cidr));
-    let active = file
-        .active()
-        .filter(|block| BlockCidr::of(block.cidr).is_some_and(in_pool));
-    active
-        .filter_map(|block| {
-            let all = usable.within(BlockCidr::of(block.cidr)?.interval());
-            let all = u64::try_from(all.count()).unwrap_or(u64::MAX);
-            let used = usage.get(&block.name).copied().unwrap_or_default();
-            Some(all.saturating_sub(used.taken()))
-        })
-        .fold(0, u64::saturating_add)
-}
-
-/// The number of free addresses of a block that may be allocated now.
-pub(super) fn free_in_block(accepted: &AcceptedPool, cidr: Option<BlockCidr>, used: Usage) -> i64 {
-    let all = cidr.and_then(|cidr| u64::try_from(accepted.usable(cidr).count()).ok());
-    let free = all.unwrap_or_default().saturating_sub(used.taken());
-    i64::try_from(free).unwrap_or(i64::MAX)
 }
 
 /// Whether the address space lists the pool with this block, read after the claim. A process that removes a pool from the

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Carries out the steps of the block state machine.
 
-use super::context::{PoolContext, Target, free_in_block, is_listed};
+use super::allocatable::Allocatable;
+use super::context::{PoolContext, Target, is_listed};
 use super::known_blocks::KnownBlocks;
 use super::namesakes::Namesakes;
 use super::pool_file::{BlockStep, Entry, PoolFileWriter, Removal};
@@ -147,6 +148,7 @@ impl BlockReconciler {
             .map(|block| block.name.clone());
         let names: BTreeSet<String> = in_file.chain(blocks.keys().cloned()).collect();
         let rest = self.context.agent.config.idle;
+        let allocatable = Allocatable::of(holdings.file.as_ref());
         let surplus = self.idle.surplus(rest, target, holdings.file.as_ref(), &usage);
         let mut refused = None;
         for name in behind(names, self.cut_at.take()) {
@@ -164,7 +166,8 @@ impl BlockReconciler {
             let desired = if doomed {
                 Desired::Drain
             } else {
-                let desired = desired_use(target, &name, cidr, used, surplus.contains(&name));
+                let has_free = cidr.is_some_and(|cidr| allocatable.free(cidr, used) > 0);
+                let desired = desired_use(target, &name, cidr, has_free, surplus.contains(&name));
                 self.keep_if_unshareable(desired, cidr).await?
             };
             match self.reconcile_block(&name, cidr, desired, target).await {
@@ -449,9 +452,13 @@ impl BlockReconciler {
 }
 
 /// What this node should do with one block.
-fn desired_use(target: &Target, name: &str, cidr: Option<BlockCidr>, used: Usage, surplus: bool) -> Desired {
-    // A block without a free address is not shared. The report of its use shows that it has none.
-    let spares = |accepted: &AcceptedPool| free_in_block(accepted, cidr, used) > 0;
+fn desired_use(
+    target: &Target,
+    name: &str,
+    cidr: Option<BlockCidr>,
+    has_free: bool,
+    surplus: bool,
+) -> Desired {
     // An earlier pool of this name may have had the block in another address space.
     let has = |accepted: &AcceptedPool| {
         let is_there =
@@ -460,8 +467,8 @@ fn desired_use(target: &Target, name: &str, cidr: Option<BlockCidr>, used: Usage
     };
     if !target.open || !target.accepted.as_ref().is_some_and(has) {
         Desired::Drain
-    } else if target.sharing.iter().any(|asked| asked == name) && target.accepted.as_ref().is_some_and(spares)
-    {
+    } else if has_free && target.sharing.iter().any(|asked| asked == name) {
+        // A block without a free address is not shared. The report of its use shows that it has none.
         Desired::Share
     } else if surplus {
         Desired::Return

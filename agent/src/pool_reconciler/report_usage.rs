@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reports the use of this node's blocks to the API server: seldom, and only what has changed.
 
-use super::context::{PoolContext, Target, free_in_block};
+use super::allocatable::Allocatable;
+use super::context::{PoolContext, Target};
 use super::reconcile_block::BlockReconciler;
 use crate::stagger;
 use api::accepted_pool::AcceptedPool;
@@ -37,7 +38,7 @@ pub(super) struct Reports {
 /// The last report of a block.
 struct BlockReport {
     at: Instant,
-    used: Usage,
+    content: ReportedUse,
     /// The generation of the pool.
     generation: i64,
     /// Whether the report noted that generation. If not, the next change of the use is reported, and the report tries again.
@@ -46,10 +47,18 @@ struct BlockReport {
     turn: Option<Instant>,
 }
 
+/// The use of a block that a report shows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct ReportedUse {
+    used: Usage,
+    /// The number of free addresses. It also changes when this node withholds an address, or no longer withholds it.
+    free: u64,
+}
+
 impl BlockReport {
-    /// When `used` should be reported. None if it has not changed, or if the last report is more recent than `every`.
-    fn turn(&mut self, used: Usage, every: Duration, blocks: i64, now: Instant) -> Option<Instant> {
-        if self.used == used || now.duration_since(self.at) < every {
+    /// When `content` should be reported. None if it has not changed, or if the last report is more recent than `every`.
+    fn turn(&mut self, content: ReportedUse, every: Duration, blocks: i64, now: Instant) -> Option<Instant> {
+        if self.content == content || now.duration_since(self.at) < every {
             return None;
         }
         Some(*self.turn.get_or_insert_with(|| now + delay(blocks)))
@@ -182,10 +191,13 @@ impl UsageReporter {
         self.reports.forget_unless(&accepted.spec);
         let mine =
             |block: &IpBlock| block_record(block).owner == me && block.spec.state != BlockState::Shared;
+        let allocatable = Allocatable::of(Some(file));
         let mut refused = None;
         for (name, block) in blocks.iter().filter(|(_, block)| mine(block)) {
             let used = usage.get(name).copied().unwrap_or_default();
-            if !self.is_due(scope, (name, block), used) {
+            let free = cidr_of(block).map_or(0, |cidr| allocatable.free(cidr, used));
+            let content = ReportedUse { used, free };
+            if !self.is_due(scope, name, content) {
                 continue;
             }
             if !self.reports.has_noted(name, accepted.generation)
@@ -195,7 +207,7 @@ impl UsageReporter {
                 refused.get_or_insert(ReconcileError::Local(self.not_published(ip)));
                 continue;
             }
-            let written = self.report_block(reconciler, scope, (name, block), used).await;
+            let written = self.report_block(reconciler, scope, (name, block), content).await;
             if let Err(failure) = written {
                 self.reports.postpone(name, target.blocks, Instant::now());
                 if failure.is_unanswered() {
@@ -208,21 +220,20 @@ impl UsageReporter {
     }
 
     /// Whether this node should report the block now.
-    fn is_due(&mut self, scope: ReportScope<'_>, (name, block): (&str, &IpBlock), used: Usage) -> bool {
+    fn is_due(&mut self, scope: ReportScope<'_>, name: &str, content: ReportedUse) -> bool {
         let ReportScope { target, accepted } = scope;
         let generation = accepted.generation;
         let now = Instant::now();
         let turn = match self.reports.last.get_mut(name) {
             Some(report) if report.generation == generation => {
                 // The controller chooses from these reports which node should share.
-                let is_full = |used| free_in_block(accepted, cidr_of(block), used) == 0;
-                let misleads = target.has_shortage && is_full(used) && !is_full(report.used);
+                let misleads = target.has_shortage && content.free == 0 && report.content.free > 0;
                 let every = if misleads {
                     Duration::ZERO
                 } else {
                     self.context.agent.config.daemon.report_interval_of(target.blocks)
                 };
-                report.turn(used, every, target.blocks, now)
+                report.turn(content, every, target.blocks, now)
             }
             _ => Some(self.reports.turn_to_note(generation, target.blocks, now)),
         };
@@ -234,7 +245,7 @@ impl UsageReporter {
         reconciler: &mut BlockReconciler,
         scope: ReportScope<'_>,
         (name, block): (&str, &IpBlock),
-        used: Usage,
+        content: ReportedUse,
     ) -> Result<(), ReconcileError> {
         let accepted = scope.accepted;
         let has_noted = self.reports.has_noted(name, accepted.generation);
@@ -243,8 +254,8 @@ impl UsageReporter {
         let before = before.and_then(|status| status.observed_generation);
         let leases = self.leases_of(accepted, cidr_of(block)).await?;
         let status = IpBlockStatus {
-            used: i64::try_from(used.leased).unwrap_or(i64::MAX),
-            free: free_in_block(accepted, cidr_of(block), used),
+            used: i64::try_from(content.used.leased).unwrap_or(i64::MAX),
+            free: i64::try_from(content.free).unwrap_or(i64::MAX),
             excluded: leases.excluded,
             oldest: leases.oldest,
             reported_at: Some(now()),
@@ -254,7 +265,7 @@ impl UsageReporter {
             reconciler.known_mut().note(name, Some(after));
             let report = BlockReport {
                 at: Instant::now(),
-                used,
+                content,
                 generation: accepted.generation,
                 is_noted,
                 turn: None,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Answers plugins. Every error names the pool, its counters and the remedy.
 
+use super::allocatable::free_local;
 use super::allocate::Room;
 use super::claim::Claimed;
-use super::context::{PendingRequest, PoolContext, RequestScope, Target, free_local};
+use super::context::{PendingRequest, PoolContext, RequestScope, Target};
 use super::{PluginRequest, PoolReconciler, Response, report_usage};
 use crate::agent::event;
 use api::accepted_pool::AcceptedPool;
@@ -260,7 +261,8 @@ impl PoolReconciler {
             .await
             .map_err(|e| self.context.failed(&e))?;
         let is_short = |family: Family| {
-            free_local(scope.accepted, family, &holdings, &usage) == 0 && self.claims.is_known_full(family)
+            free_local(scope.accepted, family, holdings.file.as_ref(), &usage) == 0
+                && self.claims.is_known_full(family)
         };
         let mut short = scope.accepted.ranges.families();
         short.retain(|family| is_short(*family));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which blocks this node does not need and can return.
 
+use super::allocatable::Allocatable;
 use super::context::Target;
 use api::block_layout::BlockCidr;
 use block::Usage;
@@ -61,20 +62,16 @@ impl IdleBlocks {
             let since = self.0.get(name);
             since.is_some_and(|since| since.elapsed() >= rest)
         };
+        let allocatable = Allocatable::of(Some(file));
         let mut surplus = BTreeSet::new();
         for layout in &accepted.layouts {
-            let room = |name: &str, cidr| {
-                let all = u64::try_from(layout.usable(cidr).count()).unwrap_or(u64::MAX);
-                let used = usage.get(name).copied().unwrap_or_default();
-                all.saturating_sub(used.taken())
-            };
             let blocks = file
                 .active()
                 .filter_map(|block| Some((block.name.as_str(), BlockCidr::of(block.cidr)?)))
                 .filter(|(_, cidr)| layout.has(*cidr))
                 .map(|(name, cidr)| Spare {
                     name,
-                    free: room(name, cidr),
+                    free: allocatable.free(cidr, usage.get(name).copied().unwrap_or_default()),
                     rested: rested(name),
                 })
                 .collect::<Vec<_>>();

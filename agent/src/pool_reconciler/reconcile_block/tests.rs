@@ -41,8 +41,7 @@ fn cell_of(cidr: &str) -> Option<BlockCidr> {
 #[tokio::test]
 async fn the_pool_decides_whether_a_block_is_kept_returned_shared_or_drained() {
     let name = "default-4-0a010010-28";
-    let desired =
-        |target: &Target, cidr, surplus| desired_use(target, name, cell_of(cidr), Usage::default(), surplus);
+    let desired = |target: &Target, cidr, surplus| desired_use(target, name, cell_of(cidr), true, surplus);
     let inside = "10.1.0.16/28";
     assert_eq!(desired(&target(true, &[]), inside, false), Desired::Keep);
     assert_eq!(desired(&target(true, &[]), inside, true), Desired::Return);
@@ -63,19 +62,15 @@ async fn the_pool_decides_whether_a_block_is_kept_returned_shared_or_drained() {
         &target(true, &[]),
         "fab-4-0a010010-28",
         cell_of(inside),
-        Usage::default(),
+        true,
         false,
     );
     assert_eq!(elsewhere, Desired::Drain, "of another address space");
-    // All 16 addresses are in use, so the block has nothing to share.
-    let full = Usage {
-        leased: 16,
-        ..Usage::default()
-    };
     let shared = target(true, &[name]);
     assert_eq!(
-        desired_use(&shared, name, cell_of(inside), full, false),
-        Desired::Keep
+        desired_use(&shared, name, cell_of(inside), false, false),
+        Desired::Keep,
+        "it has no free address"
     );
     let gone = Target {
         accepted: None,
@@ -118,7 +113,7 @@ async fn share(context: &PoolContext, target: &mut Target, block: IpBlock) -> Re
     let mut reconciler = BlockReconciler::new(context.clone());
     reconciler.proven = true;
     reconciler.known.note(&name, Some(block));
-    reconciler.reconcile(target).await
+    Box::pin(reconciler.reconcile(target)).await
 }
 
 /// The state of this node's only block.

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The times at which nodes confirm an edit of a pool.
 
-use super::super::context::free_local;
 use super::super::testing::{
-    answer_with_block, commit_lease, damage_lease, file_of_earlier_boot, node_with, own_block, refusal,
-    registered_node, replace_file, touch_address,
+    answer_with_block, damage_lease, file_of_earlier_boot, node_with, own_block, refusal, registered_node,
+    replace_file, touch_address,
 };
 use super::*;
 use api::testing::accepted_pool;
-use ipam::range::Family;
 use kube::ResourceExt;
-use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use serde_json::Value;
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 
@@ -69,7 +66,7 @@ fn a_failed_report_gets_another_turn() {
     let again = |_| {
         let (mut reports, mut report) = (Reports::default(), old_report());
         let first = reports.turn_to_note(1, 10_000, report.at);
-        report.turn(one(), Duration::ZERO, 10_000, report.at);
+        report.turn(content(one()), Duration::ZERO, 10_000, report.at);
         reports.last.insert("block".to_owned(), report);
         reports.postpone("block", 10_000, first);
         assert_eq!(reports.last["block"].turn, None);
@@ -84,52 +81,6 @@ fn a_failed_report_gets_another_turn() {
     assert!((35..=65).contains(&again[500]), "{}", again[500]);
 }
 
-#[test]
-fn a_reserved_address_in_use_does_not_reduce_the_free_addresses_of_a_block() {
-    let spec = serde_json::json!({
-        "ranges": [{ "subnet": "10.1.0.0/24", "gateway": "none" }], "blockSize": { "v4": 16 },
-        "reserved": ["10.1.0.16-10.1.0.23"],
-    });
-    let accepted = api::testing::accepted_pool("rail0", &spec).unwrap();
-    let cidr = BlockCidr::of("10.1.0.16/28".parse().unwrap());
-    let used = |leased, unusable| Usage {
-        leased,
-        unusable,
-        resting: 1,
-        ..Usage::default()
-    };
-    assert_eq!(free_in_block(&accepted, cidr, used(2, 0)), 16 - 8 - 2 - 1);
-    assert_eq!(free_in_block(&accepted, cidr, used(2 + 8, 8)), 16 - 8 - 2 - 1);
-    assert_eq!(free_in_block(&accepted, cidr, used(7 + 8, 8)), 0);
-}
-
-/// Pods keep addresses that an edit excludes, or that a shorter range does not have any more.
-#[tokio::test]
-async fn an_excluded_address_in_use_does_not_reduce_the_free_addresses_of_a_block() {
-    for range in [
-        json!({ "subnet": "10.1.0.0/24", "gateway": "none", "exclude": ["10.1.0.0-10.1.0.7"] }),
-        json!({ "subnet": "10.1.0.0/24", "gateway": "none", "start": "10.1.0.8" }),
-    ] {
-        let spec = json!({ "ranges": [range], "blockSize": { "v4": 16 } });
-        let accepted = accepted_pool("rail0", &spec).unwrap();
-        let (context, _, _dir) = registered_node(|_| refusal(404)).await;
-        let file = file_of_earlier_boot(&context, &accepted);
-        replace_file(&context, &file).await;
-        let made = context.agent.stores.with(&context.pool, |store| {
-            for host in 1..=8 {
-                commit_lease(store, &format!("c{host}"), &format!("10.1.0.{host}"), false);
-            }
-            Ok(())
-        });
-        made.await.unwrap();
-        let (holdings, usage) = context.holdings(&BTreeMap::new()).await.unwrap();
-        assert_eq!(free_local(&accepted, Family::V4, &holdings, &usage), 8 - 1);
-        let (name, cidr) = (&file.blocks[0].name, BlockCidr::of(file.blocks[0].cidr));
-        assert_eq!(free_in_block(&accepted, cidr, usage[name]), 8 - 1);
-        assert_eq!(usage[name].leased, 8);
-    }
-}
-
 fn one() -> Usage {
     Usage {
         leased: 1,
@@ -137,10 +88,14 @@ fn one() -> Usage {
     }
 }
 
+fn content(used: Usage) -> ReportedUse {
+    ReportedUse { used, free: 9 }
+}
+
 fn old_report() -> BlockReport {
     BlockReport {
         at: Instant::now().checked_sub(Duration::from_secs(60)).unwrap(),
-        used: Usage::default(),
+        content: content(Usage::default()),
         generation: 1,
         is_noted: true,
         turn: None,
@@ -153,7 +108,7 @@ fn old_report() -> BlockReport {
 fn a_change_on_every_node_is_reported_by_one_node_after_another() {
     let due = |blocks| {
         let (mut report, now) = (old_report(), Instant::now());
-        let mut turn = |used, every| report.turn(used, Duration::from_secs(every), blocks, now);
+        let mut turn = |used, every| report.turn(content(used), Duration::from_secs(every), blocks, now);
         assert_eq!(turn(Usage::default(), 30), None);
         assert_eq!(turn(one(), 90), None);
         turn(one(), 30).unwrap() <= now
@@ -231,4 +186,34 @@ async fn a_reservation_is_not_noted_while_no_readable_lease_has_the_taken_addres
     assert_eq!(another.await, (Some(3), true), "it is not reserved");
     let blocked = noted(async |_, dir| touch_address(dir, "10.1.0.3"));
     assert_eq!(blocked.await, (Some(3), true));
+}
+
+/// The plugin does not allocate such an address, so a pool whose other addresses are in use is exhausted.
+#[tokio::test]
+async fn an_address_that_the_node_withholds_is_not_reported_as_free() {
+    let block = own_block();
+    let (name, object) = (block.name_any(), block.clone());
+    let counts = Arc::new(Mutex::new(Vec::new()));
+    let seen = counts.clone();
+    let (context, target, _dir) = node_with(&[], move |uri, body| {
+        let free = body.pointer("/status/free").and_then(Value::as_i64);
+        seen.lock().unwrap().extend(free);
+        answer_with_block(&object, uri)
+    })
+    .await;
+    let mut reconciler = BlockReconciler::new(context.clone());
+    reconciler.known_mut().note(&name, Some(block));
+    let mut reporter = UsageReporter::new(context.clone());
+    let mut file = file_of_earlier_boot(&context, target.accepted.as_ref().unwrap());
+    for withheld in [&["10.1.0.5", "10.1.0.6"][..], &["10.1.0.5"], &[]] {
+        file.reserved = withheld.iter().map(|&ip| ip.to_owned()).collect();
+        replace_file(&context, &file).await;
+        reporter.report(&mut reconciler, &target).await.unwrap();
+        // The next round may report.
+        for report in reporter.reports.last.values_mut() {
+            report.at = report.at.checked_sub(Duration::from_secs(60)).unwrap();
+        }
+    }
+    let all = *counts.lock().unwrap().last().unwrap();
+    assert_eq!(*counts.lock().unwrap(), [all - 2, all - 1, all]);
 }

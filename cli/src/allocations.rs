@@ -3,9 +3,9 @@
 //! cluster, and the status that Multus wrote to each pod. An address in a node's block has no object, so for other nodes
 //! the status is the only evidence.
 
-use crate::cluster::snapshot::{Pool, Snapshot, bound_pod, kept_for, work};
+use crate::cluster::snapshot::{Block, Pool, Snapshot, bound_pod, kept_for, work};
 use crate::leases::NodeLease;
-use api::AddressState;
+use api::{AddressState, BlockState};
 use ipam::pool::AddressPlace;
 use serde::Serialize;
 use std::collections::HashMap;
@@ -206,20 +206,50 @@ fn describe_in_pool(snapshot: &Snapshot, pool: &Pool, ip: IpAddr) -> String {
             .reserved(ipam::range::Family::of(ip))
             .contains(ipam::range::bits(ip)) =>
         {
-            format!("{ip} is free; pool {name} allocates it only to a pod that requests it (spec.reserved)")
+            let of_set = if accepted.is_sticky() && accepted.has_blocks() {
+                ", and to pods of StatefulSets"
+            } else {
+                ""
+            };
+            format!(
+                "{ip} is free; pool {name} allocates it only to a pod that requests it (spec.reserved){of_set}"
+            )
         }
         _ => {
             let block = snapshot
                 .blocks_with(ip)
                 .find(|block| block.space() == pool.space());
             match block {
-                Some(block) => format!(
-                    "{ip} is free according to the cluster: node {} allocates it to its pods (pool {}, block {}). An attachment without a pod, such as one of cnitool, is visible on that node only: rdmanet addresses {ip}",
-                    block.object.spec.owner.node, block.object.spec.pool, block.cidr
-                ),
+                Some(block) => describe_in_block(block, ip),
                 None => format!("{ip} is free in pool {name}: no node has claimed a block with it"),
             }
         }
+    }
+}
+
+/// Describes an address of a block that no pod is known to have.
+fn describe_in_block(block: &Block, ip: IpAddr) -> String {
+    let spec = &block.object.spec;
+    let (node, at) = (
+        &spec.owner.node,
+        format!("pool {}, block {}", spec.pool, block.cidr),
+    );
+    let unseen = format!(
+        "An attachment without a pod, such as one of cnitool, is visible on that node only: rdmanet addresses {ip}"
+    );
+    match spec.state {
+        BlockState::Active => format!(
+            "{ip} is free according to the cluster: node {node} allocates it to its pods ({at}). {unseen}"
+        ),
+        BlockState::Draining => format!(
+            "{ip} is free according to the cluster, and not allocated now: node {node} returns its block when no pod has an address of it ({at}). {unseen}"
+        ),
+        BlockState::Shared => format!(
+            "{ip} is free according to the cluster: every node allocates it, because its block is shared ({at})"
+        ),
+        BlockState::Orphaned => format!(
+            "{ip} is not allocated now: node {node}, which had its block, is gone, and a container of that machine may still use the address ({at}). The block is freed after the quarantine unless its last report has addresses in use; if the machine is off: rdmanet release --node {node}"
+        ),
     }
 }
 

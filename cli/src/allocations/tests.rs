@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
-use crate::testing::{address, cluster, pod, with};
+use crate::testing::{address, block, cluster, pod, with};
 
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
@@ -102,5 +102,41 @@ fn an_unallocated_address_is_explained() {
     ] {
         let text = describe_unallocated(&cluster, ip(address));
         assert!(text.contains(sentence), "{text}");
+    }
+}
+
+#[test]
+fn the_state_of_a_block_decides_what_its_unallocated_addresses_are() {
+    for (state, sentence) in [
+        (
+            "Draining",
+            "node gone returns its block when no pod has an address of it",
+        ),
+        ("Shared", "every node allocates it, because its block is shared"),
+        ("Orphaned", "node gone, which had its block, is gone"),
+        ("Orphaned", "if the machine is off: rdmanet release --node gone"),
+    ] {
+        let mut block = block("rail0", "10.1.0.48/28", "gone");
+        block["spec"]["state"] = state.into();
+        let text = describe_unallocated(&with(&[block], &[]), ip("10.1.0.50"));
+        assert!(text.contains(sentence), "{state}: {text}");
+        assert!(!text.contains("allocates it to its pods"), "{state}: {text}");
+        assert_eq!(text.contains("is free according"), state != "Orphaned", "{text}");
+    }
+}
+
+#[test]
+fn a_reserved_address_of_a_sticky_pool_is_also_for_the_pods_of_a_stateful_set() {
+    for (sticky, is_named) in [("Never", false), ("StatefulSet", true)] {
+        let mut pool = crate::testing::pool("rail0", &serde_json::json!([{ "subnet": "10.1.0.0/24" }]));
+        for at in ["/spec", "/status/accepted"] {
+            let spec = pool.pointer_mut(at).unwrap();
+            spec["reserved"] = serde_json::json!(["10.1.0.128/28"]);
+            spec["sticky"] = sticky.into();
+        }
+        let pools = vec![serde_json::from_value(pool).unwrap()];
+        let text = describe_unallocated(&Snapshot::of(pools, vec![], vec![]), ip("10.1.0.130"));
+        assert!(text.contains("only to a pod that requests it"), "{text}");
+        assert_eq!(text.contains("StatefulSets"), is_named, "{text}");
     }
 }

@@ -306,8 +306,13 @@ fn ownerless(snapshot: &Snapshot, block: &Block) -> Option<Finding> {
             "held",
             name,
             format!(
-                "belonged to node {}, which is gone, and had addresses in use in its last report: they are not allocated again",
-                spec.owner.node
+                "belonged to node {}, which is gone, and had addresses in use {}: they are not allocated again",
+                spec.owner.node,
+                if block.object.status.is_some() {
+                    "in its last report"
+                } else {
+                    "when that node claimed it"
+                }
             ),
             "if the machine is off: rdmanet release --node NAME",
         )),
@@ -358,7 +363,7 @@ fn leaks(snapshot: &Snapshot) -> Vec<Finding> {
         let name = bound_pod(object)?;
         let why = match (pods.get(name.as_str()), &pod.uid) {
             (None, _) => "does not exist".to_owned(),
-            (Some(found), Some(uid)) if found.uid != *uid => "is now another pod with the same name".to_owned(),
+            (Some(found), Some(uid)) if !found.has_uid(uid) => "is now another pod with the same name".to_owned(),
             (Some(found), _) if !found.is_running => "has ended".to_owned(),
             _ => return None,
         };

@@ -105,7 +105,7 @@ pub fn run(snapshot: &Snapshot, name: &str, file: Option<&Path>) -> Result<Outpu
     })
 }
 
-/// Finds the parts of every range of `pool`.
+/// Finds the parts of every range of `pool`, according to the spec that nodes obey.
 ///
 /// # Errors
 /// A range cannot be parsed. A stored range always can.
@@ -117,15 +117,10 @@ pub fn draw(snapshot: &Snapshot, pool: &Pool) -> Result<Map, CommandError> {
         .filter(|one| one.pool.as_deref() == Some(name))
         .map(|one| one.address);
     let held: Vec<std::net::IpAddr> = held.collect();
-    let reserved: Vec<(Family, Interval)> = pool
-        .object
-        .spec
-        .reserved
-        .iter()
-        .filter_map(|entry| parse(entry))
-        .collect();
+    let spec = pool.spec_in_force();
+    let reserved: Vec<(Family, Interval)> = spec.reserved.iter().filter_map(|entry| parse(entry)).collect();
     let mut ranges = Vec::new();
-    for range in &pool.object.spec.ranges {
+    for range in &spec.ranges {
         let subnet: IpNetwork = range
             .subnet
             .parse()

@@ -168,7 +168,7 @@ fn orphans<'r>(snapshot: &Snapshot, records: &'r [Record]) -> Vec<&'r IpAddress>
 }
 
 fn running_pod<'s>(snapshot: &'s Snapshot, name: &str, uid: Option<&str>) -> Option<&'s PodFacts> {
-    let same = |pod: &&PodFacts| pod.name == name && uid.is_none_or(|uid| pod.uid == uid);
+    let same = |pod: &&PodFacts| pod.name == name && uid.is_none_or(|uid| pod.has_uid(uid));
     snapshot.pods.iter().filter(|pod| pod.is_running).find(same)
 }
 

@@ -389,3 +389,100 @@ fn ten_thousand_nodes_with_a_hundred_thousand_pods_have_no_problem() {
         start.elapsed()
     );
 }
+
+/// A pool of these ranges, with `fallback`.
+fn pool_with_fallback(name: &str, subnet: &str, fallback: &str) -> Pool {
+    let mut pool = crate::testing::pool(name, &json!([{ "subnet": subnet }]));
+    for at in ["/spec", "/status/accepted"] {
+        pool.pointer_mut(at).unwrap()["fallback"] = json!([fallback]);
+    }
+    Pool::of(serde_json::from_value(pool).unwrap())
+}
+
+#[test]
+fn an_address_of_a_fallback_pool_is_that_pools() {
+    let mut cluster = cluster();
+    cluster
+        .pools
+        .push(pool_with_fallback("fast", "10.3.0.0/24", "middle"));
+    cluster
+        .pools
+        .push(pool_with_fallback("middle", "10.4.0.0/24", "rail0"));
+    cluster.networks.insert("ml/rail0".into(), vec!["fast".into()]);
+    cluster.pods = [pod("p", "a", "10.1.0.18")].into_iter().collect();
+    assert_eq!(problems(&cluster), []);
+    let own = PodFacts {
+        interfaces: vec![crate::cluster::pods::Interface {
+            name: "ml/direct".into(),
+            ips: vec!["10.1.0.18".into()],
+            ..Default::default()
+        }],
+        ..pod("q", "a", "10.1.0.18")
+    };
+    cluster.networks.insert("ml/direct".into(), vec!["rail0".into()]);
+    cluster.pods.push(own);
+    assert_eq!(
+        kinds(&cluster),
+        [(Severity::Fail, "duplicate", "10.1.0.18".into())]
+    );
+}
+
+/// Nodes allocate from the accepted ranges until the edit is accepted.
+#[test]
+fn an_edit_that_is_not_accepted_moves_no_address_out_of_its_pool() {
+    let mut cluster = cluster();
+    let mut edited = cluster.pools[0].object.clone();
+    edited.spec.ranges[0].subnet = "10.2.0.0/24".to_owned();
+    cluster.pools[0] = Pool::of(edited);
+    cluster.networks.insert("ml/rail0".into(), vec!["rail0".into()]);
+    cluster.pods = [pod("p", "a", "10.1.0.18")].into_iter().collect();
+    assert_eq!(problems(&cluster), []);
+    let free = crate::allocations::describe_unallocated(&cluster, "10.1.0.20".parse().unwrap());
+    assert!(free.contains("node a allocates it to its pods"), "{free}");
+}
+
+/// A shorter range is accepted while pods have addresses beyond it. Their blocks name the pool.
+#[test]
+fn an_address_that_only_a_block_of_its_pool_has_is_that_pools() {
+    let mut cluster = cluster();
+    let ranges = json!([{ "subnet": "10.2.0.0/24" }]);
+    let shorter = crate::testing::pool("rail0", &ranges);
+    cluster.pools[0] = Pool::of(serde_json::from_value(shorter).unwrap());
+    cluster.networks.insert("ml/rail0".into(), vec!["rail0".into()]);
+    cluster.pods = [pod("p", "a", "10.1.0.18")].into_iter().collect();
+    assert_eq!(
+        kinds(&cluster),
+        [(Severity::Info, "excluded", "10.1.0.18".into())]
+    );
+}
+
+/// The object of a static pod has another UID than its sandbox.
+#[test]
+fn the_address_of_a_running_static_pod_is_no_leak() {
+    let mut cluster = with(&[], &[address("rail0", "10.1.0.100", "a", "q")]);
+    let mut mirror = pod("q", "a", "10.1.0.100");
+    mirror.uid = "mirror".to_owned();
+    cluster.pods = [mirror.clone()].into_iter().collect();
+    assert_eq!(kinds(&cluster), [(Severity::Warn, "leak", "10.1.0.100".into())]);
+    mirror.static_uid = Some("q-uid".to_owned());
+    cluster.pods = [mirror].into_iter().collect();
+    assert_eq!(problems(&cluster), []);
+}
+
+/// After a restore of etcd an agent claims a block again, and its machine dies before the first report.
+#[test]
+fn a_held_block_without_a_report_is_described_without_one() {
+    let mut block = block("rail0", "10.1.0.48/28", "gone");
+    block["spec"]["state"] = json!("Orphaned");
+    block["metadata"]["annotations"] = json!({ "rdmanet.io/in-use": "true" });
+    for (status, words) in [
+        (json!({ "used": 3, "free": 13 }), "in its last report"),
+        (json!(null), "when that node claimed it"),
+    ] {
+        block["status"] = status;
+        let found = problems(&with(&[block.clone()], &[]));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].kind, "held");
+        assert!(found[0].text.contains(words), "{found:?}");
+    }
+}

@@ -11,6 +11,9 @@ use std::net::IpAddr;
 
 const STATUS: &str = "k8s.v1.cni.cncf.io/network-status";
 const NETWORKS: &str = "k8s.v1.cni.cncf.io/networks";
+/// The UID by which the kubelet and the runtime know a static pod. Its object has another UID (`ConfigHashAnnotationKey` in
+/// `pkg/kubelet/types/pod_update.go` of Kubernetes).
+const STATIC_UID: &str = "kubernetes.io/config.hash";
 
 /// A pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,6 +22,8 @@ pub struct PodFacts {
     pub name: String,
     /// `metadata.uid`.
     pub uid: String,
+    /// The UID by which the runtime knows a static pod.
+    pub static_uid: Option<String>,
     /// Its node, if it has one.
     pub node: Option<String>,
     /// Whether it may hold addresses: a pod that has ended holds none, though its annotation stays.
@@ -70,6 +75,7 @@ impl PodFacts {
         Self {
             name: full_name(pod),
             uid: pod.uid().unwrap_or_default(),
+            static_uid: annotation(STATIC_UID).map(str::to_owned),
             node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
             is_running: !matches!(phase, Some("Succeeded" | "Failed")),
             since: status
@@ -78,6 +84,11 @@ impl PodFacts {
             networks: annotation(NETWORKS).map(str::to_owned),
             interfaces: interfaces.into_iter().filter(|one| !one.default).collect(),
         }
+    }
+
+    /// Whether `uid` is the UID by which the runtime knows this pod.
+    pub fn has_uid(&self, uid: &str) -> bool {
+        self.uid == uid || self.static_uid.as_deref() == Some(uid)
     }
 
     /// The interface that has `ip`.

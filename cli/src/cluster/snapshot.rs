@@ -11,7 +11,7 @@ use crate::output::CommandError;
 use api::accepted_pool::AcceptedPool;
 use api::links::kind::LINKS_READY;
 use api::requests::{NodeCondition, conditions};
-use api::{IpAddress, IpBlock, IpPool, Range, condition};
+use api::{IpAddress, IpBlock, IpPool, IpPoolSpec, Range, condition};
 use ipnetwork::IpNetwork;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -55,7 +55,8 @@ pub struct Pool {
     pub object: IpPool,
     /// Its ranges and blocks according to the spec, or a sentence if the spec is wrong.
     pub accepted: Result<AcceptedPool, String>,
-    /// The whole subnets of its ranges.
+    /// The whole subnets of its ranges. Until the current spec is accepted, those of the accepted spec count too: nodes
+    /// allocate from these.
     subnets: Vec<IpNetwork>,
 }
 
@@ -103,8 +104,12 @@ impl Pool {
             || AcceptedPool::new(&object, &object.spec, 0).map_err(|e| e.msg),
             Ok,
         );
+        let mut all = subnets(&object.spec.ranges);
+        if let Ok(accepted) = &accepted {
+            all.extend(subnets(&accepted.spec.ranges));
+        }
         Self {
-            subnets: subnets(&object.spec.ranges),
+            subnets: all,
             object,
             accepted,
         }
@@ -113,6 +118,12 @@ impl Pool {
     /// Its name.
     pub fn name(&self) -> &str {
         self.object.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// The spec that nodes obey: the accepted one, or the current one if none is accepted.
+    pub fn spec_in_force(&self) -> &IpPoolSpec {
+        let accepted = self.accepted.as_ref();
+        accepted.map_or(&self.object.spec, |accepted| &accepted.spec)
     }
 
     /// The address space.
@@ -354,19 +365,34 @@ impl Snapshot {
         })
     }
 
-    /// The pool of an address on an interface of `network` on `node`. The network's definition decides. Without one, the
-    /// node's block decides, or else the only pool with such an address.
-    pub fn pool_of(&self, ip: IpAddr, network: &str, node: Option<&str>) -> Option<&Pool> {
-        if let Some(named) = self.networks.get(network) {
-            return self
-                .pools
-                .iter()
-                .find(|pool| named.iter().any(|name| name == pool.name()) && pool.covers(ip));
+    /// The pools that a network with these pools allocates from: these and, behind each, its fallback pools. The plugin tries
+    /// them in this order.
+    fn with_fallback(&self, named: &[String]) -> Vec<&Pool> {
+        let mut all: Vec<&Pool> = Vec::new();
+        let mut waiting: Vec<&String> = named.iter().rev().collect();
+        while let Some(name) = waiting.pop() {
+            let is_new = !all.iter().any(|pool| pool.name() == name);
+            if let Some(pool) = self.pool(name).filter(|_| is_new) {
+                all.push(pool);
+                waiting.extend(pool.spec_in_force().fallback.iter().rev());
+            }
         }
-        let own = self
+        all
+    }
+
+    /// The pool of an address on an interface of `network` on `node`. The network's definition decides. Of several pools that it
+    /// allocates from, and without a definition, the node's block decides, or else the only pool with such an address.
+    pub fn pool_of(&self, ip: IpAddr, network: &str, node: Option<&str>) -> Option<&Pool> {
+        let mut blocks = self
             .blocks_with(ip)
-            .find(|block| Some(block.object.spec.owner.node.as_str()) == node);
-        if let Some(pool) = own.and_then(|block| self.pool(&block.object.spec.pool)) {
+            .filter(|block| Some(block.object.spec.owner.node.as_str()) == node);
+        if let Some(named) = self.networks.get(network) {
+            let pools = self.with_fallback(named);
+            let of_block = |block: &Block| pools.iter().find(|pool| pool.name() == block.object.spec.pool);
+            let own = blocks.find_map(of_block);
+            return own.or_else(|| pools.iter().find(|pool| pool.covers(ip))).copied();
+        }
+        if let Some(pool) = blocks.next().and_then(|block| self.pool(&block.object.spec.pool)) {
             return Some(pool);
         }
         let mut covering = self.pools.iter().filter(|pool| pool.covers(ip));

@@ -5,8 +5,19 @@ use crate::testing::{cluster, pod};
 fn map() -> Map {
     let mut cluster = cluster();
     cluster.pods.push(pod("p", "a", "10.1.0.18"));
-    cluster.pools[0].object.spec.reserved = vec!["10.1.0.128/28".to_owned()];
-    draw(&cluster, cluster.pool("rail0").unwrap()).unwrap()
+    draw_reserved(&mut cluster)
+}
+
+/// The map of `rail0` with a reservation.
+fn draw_reserved(cluster: &mut Snapshot) -> Map {
+    let mut object = cluster.pools[0].object.clone();
+    let reserved = vec!["10.1.0.128/28".to_owned()];
+    object.spec.reserved.clone_from(&reserved);
+    if let Some(accepted) = object.status.as_mut().and_then(|status| status.accepted.as_mut()) {
+        accepted.reserved = reserved;
+    }
+    cluster.pools[0] = Pool::of(object);
+    draw(cluster, &cluster.pools[0]).unwrap()
 }
 
 #[test]
@@ -67,6 +78,46 @@ fn the_text_map_shows_a_letter_for_each_node_and_capitals_for_used_addresses() {
     );
     assert!(text.contains("10.1.0.128      rrrrrrrrrrrrrrrr....."), "{text}");
     assert!(text.contains("10.1.0.192      ........xxxxxxxxxx....."), "{text}");
+}
+
+#[test]
+fn the_text_map_shows_used_addresses_in_no_block_and_of_nodes_without_a_letter() {
+    let mut cluster = crate::testing::with(&[], &[crate::testing::address("rail0", "10.1.0.100", "a", "p")]);
+    let text = text::render(&draw_reserved(&mut cluster));
+    let row = text.lines().find(|line| line.contains("10.1.0.64 ")).unwrap();
+    assert_eq!(row.matches('*').count(), 1, "{row}");
+    // The 25th node and the 26th have no letter.
+    let blocks: Vec<Value> = (0..26)
+        .map(|i| crate::testing::block("big", &format!("10.3.{i}.0/28"), &format!("n{i:02}")))
+        .collect();
+    let pool = crate::testing::pool("big", &json!([{ "subnet": "10.3.0.0/16", "gateway": "none" }]));
+    let blocks = blocks
+        .into_iter()
+        .map(|block| serde_json::from_value(block).unwrap());
+    let mut cluster = Snapshot::of(
+        vec![serde_json::from_value(pool).unwrap()],
+        blocks.collect(),
+        vec![],
+    );
+    cluster.pods.push(pod("p", "n25", "10.3.25.2"));
+    let text = text::render(&draw(&cluster, &cluster.pools[0]).unwrap());
+    let (drawn, _) = text.split_once("NODE").unwrap();
+    assert_eq!(
+        (drawn.matches('+').count(), drawn.matches('*').count()),
+        (1, 1),
+        "{text}"
+    );
+}
+
+/// Nodes obey the accepted spec until an edit is accepted.
+#[test]
+fn the_map_draws_the_spec_that_is_in_force() {
+    let mut cluster = cluster();
+    let mut edited = cluster.pools[0].object.clone();
+    edited.spec.ranges[0].subnet = "10.2.0.0/24".to_owned();
+    cluster.pools[0] = Pool::of(edited);
+    let map = draw(&cluster, &cluster.pools[0]).unwrap();
+    assert_eq!(map.ranges[0].subnet.to_string(), "10.1.0.0/24");
 }
 
 #[test]
@@ -134,7 +185,9 @@ fn example() -> Map {
     });
     let ranges = json!([{ "subnet": "10.1.0.0/24", "exclude": ["10.1.0.200-10.1.0.222"] }]);
     let mut object = crate::testing::pool("rail0", &ranges);
-    object["spec"]["reserved"] = json!(["10.1.0.128/29"]);
+    for at in ["/spec", "/status/accepted"] {
+        object.pointer_mut(at).unwrap()["reserved"] = json!(["10.1.0.128/29"]);
+    }
     let pool = serde_json::from_value(object).unwrap();
     let mut cluster = Snapshot::of(vec![pool], blocks.into(), vec![]);
     cluster.pods = pods.into_iter().collect();

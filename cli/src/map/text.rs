@@ -10,7 +10,7 @@ use std::fmt::Write;
 const WIDTH: u128 = 64;
 const ROWS: u128 = 16;
 
-/// The letters of the nodes. The remaining nodes share one mark.
+/// The letters of the nodes. The remaining nodes share the mark `+`.
 const LETTERS: &str = "abcdefghijklmnopqstuvwyz";
 
 /// The whole map.
@@ -45,7 +45,7 @@ pub fn render(map: &Map) -> String {
     if !legend.is_empty() {
         let _ = write!(text, "\n{}", legend.render());
     }
-    text.push_str("\n.  free   x  excluded   r  reserved   -  never allocated   CAPITAL  in use, at least one address\n");
+    text.push_str("\n.  free   x  excluded   r  reserved   -  never allocated   CAPITAL or *  in use, at least one address\n");
     text
 }
 
@@ -71,7 +71,7 @@ fn rows(range: &MappedRange, cell: u128, letters: &BTreeMap<&str, char>) -> Stri
             let mark = mark(range, Interval { first: at, last: end }, letters);
             let next = held.partition_point(|number| *number < at);
             let has = held.get(next).is_some_and(|number| *number <= end);
-            text.push(if has { mark.to_ascii_uppercase() } else { mark });
+            text.push(if has { in_use(mark) } else { mark });
             if end >= whole.last {
                 text.push('\n');
                 return text;
@@ -80,6 +80,15 @@ fn rows(range: &MappedRange, cell: u128, letters: &BTreeMap<&str, char>) -> Stri
         }
         text.push('\n');
         start = at;
+    }
+}
+
+/// The mark of a cell with an address in use: the capital letter, or a star if `mark` is no letter.
+fn in_use(mark: char) -> char {
+    if mark.is_ascii_lowercase() {
+        mark.to_ascii_uppercase()
+    } else {
+        '*'
     }
 }
 

@@ -7,6 +7,7 @@
 use super::{check_outcome, confirmed, quarantine};
 use crate::cluster::snapshot::{Block, Snapshot, bound_pod};
 use crate::output::{CommandError, Outcome, Output};
+use api::convert::in_use;
 use api::deadline::Deadline;
 use api::requests::Requests;
 use api::{AddressState, BlockState, IpAddress, IpBlock};
@@ -38,11 +39,14 @@ impl<'s> Orphans<'s> {
     /// Describes the blocks and addresses, for the confirmation.
     fn describe(&self) -> Vec<String> {
         let block = |block: &&IpBlock| {
-            let used = block.status.as_ref().map_or(0, |status| status.used);
-            format!(
-                "block {} had {used} addresses in use in its last report",
-                block.spec.cidr
-            )
+            let use_of_block = match &block.status {
+                Some(status) => format!("had {} addresses in use in its last report", status.used),
+                None if in_use(block) => {
+                    "was never reported, and pods had addresses of it when its node claimed it".to_owned()
+                }
+                None => "was never reported".to_owned(),
+            };
+            format!("block {} {use_of_block}", block.spec.cidr)
         };
         let address = |address: &&IpAddress| {
             let pod = bound_pod(address).unwrap_or_else(|| "unknown".to_owned());

@@ -69,3 +69,27 @@ async fn a_gone_node_with_a_block_that_is_not_orphaned_is_not_released() {
         assert!(refused.starts_with(&expected), "{refused}");
     }
 }
+
+#[test]
+fn a_block_that_was_never_reported_is_not_described_as_unused() {
+    let mut block = orphan();
+    let described = |block: &IpBlock| {
+        let snapshot = Snapshot::of(vec![], vec![block.clone()], vec![]);
+        Orphans::of(&snapshot, "a").describe()
+    };
+    assert_eq!(described(&block), ["block 10.1.0.0/28 was never reported"]);
+    let annotations = block.metadata.annotations.get_or_insert_default();
+    annotations.insert("rdmanet.io/in-use".to_owned(), "true".to_owned());
+    assert_eq!(
+        described(&block),
+        ["block 10.1.0.0/28 was never reported, and pods had addresses of it when its node claimed it"]
+    );
+    block.status = Some(api::IpBlockStatus {
+        used: 2,
+        ..Default::default()
+    });
+    assert_eq!(
+        described(&block),
+        ["block 10.1.0.0/28 had 2 addresses in use in its last report"]
+    );
+}

@@ -39,13 +39,13 @@ pub fn run(options: &args::Selftest) -> Result<Output, CommandError> {
         Role::Tester
     };
     let mut bench = Bench::open(options, role)?;
-    let output = run_on(&mut bench, role, options);
+    let left = bench.remove_everything_of_killed_runs(options);
+    let output = run_on(&mut bench, &left, options);
     bench.close();
     output
 }
 
-fn run_on(bench: &mut Bench, role: Role, options: &args::Selftest) -> Result<Output, CommandError> {
-    let left = bench.remove_everything();
+fn run_on(bench: &mut Bench, left: &[String], options: &args::Selftest) -> Result<Output, CommandError> {
     let facts = collect::collect(&options.node())?;
     let uses = Uses::read(&facts)?;
     let port = port::choose(&facts, options.master.as_deref(), &uses)?;
@@ -53,16 +53,16 @@ fn run_on(bench: &mut Bench, role: Role, options: &args::Selftest) -> Result<Out
     bench.use_port(&port)?;
     let mut log = Log::default();
     if let Some(why) = port
-        .device
-        .as_deref()
-        .and_then(|device| uses.rdma.unknown(device))
+        .rdma
+        .as_ref()
+        .and_then(|rdma| uses.rdma.unknown(&rdma.device))
     {
         log.not_run("no program and no kernel module uses the port by RDMA", why);
     }
     if !left.is_empty() {
-        log.step("leftovers of an earlier run are removed", || require_empty(&left));
+        log.step("leftovers of an earlier run are removed", || require_empty(left));
     }
-    match role {
+    match bench.role {
         Role::Tester => steps::all(
             bench,
             &mut log,
@@ -85,6 +85,7 @@ fn run_on(bench: &mut Bench, role: Role, options: &args::Selftest) -> Result<Out
     })
 }
 
+/// Fails with the entries of `left`, if it has any.
 fn require_empty(left: &[String]) -> Result<(), String> {
     if left.is_empty() {
         Ok(())

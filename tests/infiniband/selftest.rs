@@ -247,7 +247,25 @@ fn a_self_test_cleans_up_after_a_killed_self_test() {
         killed.kill().unwrap();
         killed.wait().unwrap();
         assert!(Path::new("/run/netns/rdmanet-selftest-a").exists());
-        assert_sound(&selftest(node, &["--master", "ib2"]));
+        // The pod of a killed listener keeps its port in use, too.
+        let mut listener = command(node, &["--listen", "--master", "ib1"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut stderr = BufReader::new(listener.stderr.take().unwrap());
+        stderr.read_line(&mut line).unwrap();
+        assert!(line.contains("listening"), "{line}");
+        listener.kill().unwrap();
+        listener.wait().unwrap();
+        assert!(Path::new("/run/netns/rdmanet-selftest-listener-a").exists());
+        assert!(
+            !Path::new("/run/netns/rdmanet-selftest-a").exists(),
+            "the listener removed it"
+        );
+        assert_sound(&selftest(node, &["--master", "ib1"]));
         assert_same(&before, &node.traces(&[]), "after the second run");
     });
 }

@@ -10,9 +10,11 @@ use super::program::{run, wait_for};
 use super::uses::NAMESPACES;
 use crate::args;
 use crate::output::CommandError;
+use cni_ipoib::select::RdmaPort;
 use common::netlink::LinkLayer;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Write;
 use std::net::Ipv4Addr;
@@ -49,6 +51,13 @@ impl Role {
         }
     }
 
+    fn other(self) -> Self {
+        match self {
+            Self::Tester => Self::Listener,
+            Self::Listener => Self::Tester,
+        }
+    }
+
     /// The directory of its leases and its lock.
     fn directory(self) -> PathBuf {
         Path::new("/run").join(self.network())
@@ -58,14 +67,15 @@ impl Role {
 /// The pods and plugins that the steps use.
 #[derive(Debug)]
 pub struct Bench {
-    role: Role,
+    /// Which side this is.
+    pub role: Role,
     plugins: PathBuf,
     state: PathBuf,
     conf: Value,
     /// The children that the port had on the host before the self-test.
     children: BTreeSet<String>,
-    /// The RDMA device, if every namespace sees it.
-    pub device: Option<String>,
+    /// The RDMA port, if every namespace sees its device.
+    pub rdma: Option<RdmaPort>,
     _lock: File,
 }
 
@@ -117,7 +127,7 @@ impl Bench {
                 },
             }),
             children: BTreeSet::new(),
-            device: None,
+            rdma: None,
             _lock: lock,
         })
     }
@@ -131,7 +141,7 @@ impl Bench {
         self.conf["mode"] = json!(if infiniband { "ipoib" } else { "macvlan" });
         self.conf["master"] = json!(port.master);
         self.conf["ipam"]["ranges"] = json!([[range(port.slot)]]);
-        self.device = port.device.clone().filter(|_| infiniband && port.shared);
+        self.rdma = port.rdma.clone().filter(|_| infiniband && port.shared);
         self.children = self.children_on_host()?;
         Ok(())
     }
@@ -184,12 +194,12 @@ impl Bench {
     ///
     /// # Errors
     /// The program fails or times out. The error has its output.
-    pub fn inside(&self, pod: &Pod, program: &str, words: &[&str]) -> Result<String, String> {
+    pub fn inside(&self, pod: &Pod, program: &str, words: &[impl AsRef<OsStr>]) -> Result<String, String> {
         run(&mut self.command_inside(pod, program, words))
     }
 
     /// A program in the namespace of `pod`.
-    pub fn command_inside(&self, pod: &Pod, program: &str, words: &[&str]) -> Command {
+    pub fn command_inside(&self, pod: &Pod, program: &str, words: &[impl AsRef<OsStr>]) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &pod.id, program]).args(words);
         command
@@ -259,6 +269,23 @@ impl Bench {
     /// The number of addresses that the self-test's pods have.
     pub fn leases(&self) -> usize {
         leases_below(&self.role.directory().join("leases"))
+    }
+
+    /// Removes what killed self-tests of both roles have left: the pod of either keeps the port in use. Returns what could not be
+    /// removed, with the reason.
+    pub fn remove_everything_of_killed_runs(&self, options: &args::Selftest) -> Vec<String> {
+        let mut left = self.remove_everything();
+        let other = self.role.other();
+        // If its lock is held, the other side runs.
+        let killed = other
+            .directory()
+            .exists()
+            .then(|| Self::open(options, other).ok());
+        if let Some(killed) = killed.flatten() {
+            left.extend(killed.remove_everything());
+            killed.close();
+        }
+        left
     }
 
     /// Removes pods and attachments of this run and of a killed one. Returns what could not be removed, with the reason.

@@ -52,16 +52,16 @@ fn serve(bench: &Bench, pod: &Pod) -> Result<u32, String> {
         let _ = io::stdin().read_line(&mut String::new());
         end.store(true, Ordering::Relaxed);
     });
-    let device = bench.device.as_deref().filter(|_| installed("ib_write_bw"));
+    let rdma = bench.rdma.as_ref().filter(|_| installed("ib_write_bw"));
     let (mut server, mut measured): (Option<Child>, u32) = (None, 0);
     while !done.load(Ordering::Relaxed) {
-        if let Some(device) = device {
+        if let Some(rdma) = rdma {
             let ended = server
                 .as_mut()
                 .and_then(|server| server.try_wait().ok().flatten());
             measured += u32::from(ended.is_some_and(|status| status.success()));
             if server.is_none() || ended.is_some() {
-                server = serve_bandwidth(bench, device, pod)?;
+                server = serve_bandwidth(bench, rdma, pod)?;
             }
         }
         sleep(PAUSE);

@@ -7,7 +7,7 @@ use super::uses::Uses;
 use crate::node::facts::{NodeFacts, PortFacts};
 use crate::output::CommandError;
 use cni_ipoib::plan::Way;
-use cni_ipoib::select::{Aside, Candidate};
+use cni_ipoib::select::{Aside, Candidate, RdmaPort};
 use common::netlink::LinkLayer;
 
 /// The chosen port.
@@ -17,8 +17,8 @@ pub struct Port {
     pub master: String,
     /// The link layer.
     pub layer: LinkLayer,
-    /// Its RDMA device.
-    pub device: Option<String>,
+    /// Its RDMA port.
+    pub rdma: Option<RdmaPort>,
     /// How its `IPoIB` children get into pods; `None` on Ethernet.
     pub way: Option<Way>,
     /// Whether all namespaces see all RDMA devices.
@@ -95,7 +95,7 @@ fn chosen(facts: &NodeFacts, candidate: &Candidate, uses: &Uses) -> Port {
     Port {
         master: candidate.name.clone(),
         layer: candidate.layer,
-        device: candidate.port.as_ref().map(|port| port.device.clone()),
+        rdma: candidate.port.clone(),
         way: way.filter(|_| candidate.layer == LinkLayer::Infiniband),
         shared: facts.shared == Some(true),
         slot: slot(uses.hardware_address(&candidate.name).unwrap_or_default()),

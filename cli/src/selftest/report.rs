@@ -32,7 +32,10 @@ impl Report {
             ("kernel", kernel.trim().to_owned()),
             ("OFED", or_none(first_line("ofed_info", &["-s"]))),
             ("master", port.master.clone()),
-            ("RDMA device", or_none(port.device.clone())),
+            (
+                "RDMA device",
+                or_none(port.rdma.as_ref().map(|rdma| rdma.device.clone())),
+            ),
             (
                 "link driver",
                 or_none(first_line("ethtool", &["-i", &port.master])),

@@ -6,6 +6,7 @@
 use super::bench::{Bench, Pod};
 use super::log::Log;
 use super::program::installed;
+use cni_ipoib::select::RdmaPort;
 use serde_json::Value;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Stdio};
@@ -92,9 +93,9 @@ fn exchange_data(bench: &Bench, log: &mut Log, first: &Attached, second: &Attach
         ping(bench, log, &name, from, to.address());
     }
     let name = "ib_write_bw moves data between the pods";
-    if let Some(device) = can_measure(bench, log, name) {
-        let serve = || serve_bandwidth(bench, device, &second.pod);
-        measure(bench, log, name, (device, &first.pod, second.address()), serve);
+    if let Some(rdma) = can_measure(bench, log, name) {
+        let serve = || serve_bandwidth(bench, rdma, &second.pod);
+        measure(bench, log, name, (rdma, &first.pod, second.address()), serve);
     }
 }
 
@@ -102,8 +103,8 @@ fn exchange_data(bench: &Bench, log: &mut Log, first: &Attached, second: &Attach
 fn reach_peer(bench: &Bench, log: &mut Log, first: &Attached, peer: &str) {
     ping(bench, log, "the peer answers", first, peer);
     let name = "ib_write_bw moves data to the peer";
-    if let Some(device) = can_measure(bench, log, name) {
-        measure(bench, log, name, (device, &first.pod, peer), || Ok(None));
+    if let Some(rdma) = can_measure(bench, log, name) {
+        measure(bench, log, name, (rdma, &first.pod, peer), || Ok(None));
     }
 }
 
@@ -115,9 +116,9 @@ fn ping(bench: &Bench, log: &mut Log, name: &str, from: &Attached, to: &str) {
     }
 }
 
-/// The device for measurements. If there is none, the reason is logged.
-fn can_measure<'b>(bench: &'b Bench, log: &mut Log, name: &str) -> Option<&'b str> {
-    let Some(device) = &bench.device else {
+/// The port for measurements. If there is none, the reason is logged.
+fn can_measure<'b>(bench: &'b Bench, log: &mut Log, name: &str) -> Option<&'b RdmaPort> {
+    let Some(rdma) = &bench.rdma else {
         log.not_run(
             name,
             "the port is Ethernet, or the RDMA subsystem is in exclusive mode",
@@ -128,15 +129,15 @@ fn can_measure<'b>(bench: &'b Bench, log: &mut Log, name: &str) -> Option<&'b st
         log.not_run(name, "ib_write_bw is not installed (package perftest)");
         return None;
     }
-    Some(device)
+    Some(rdma)
 }
 
 /// Starts the server of a measurement in `pod`. It serves one client and ends.
 ///
 /// # Errors
 /// The program cannot be started.
-pub fn serve_bandwidth(bench: &Bench, device: &str, pod: &Pod) -> Result<Option<Child>, String> {
-    let mut command = bench.command_inside(pod, "ib_write_bw", &bandwidth_words(device));
+pub fn serve_bandwidth(bench: &Bench, rdma: &RdmaPort, pod: &Pod) -> Result<Option<Child>, String> {
+    let mut command = bench.command_inside(pod, "ib_write_bw", &words(rdma, &[]));
     let command = command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -144,15 +145,18 @@ pub fn serve_bandwidth(bench: &Bench, device: &str, pod: &Pod) -> Result<Option<
     command.spawn().map(Some).map_err(|e| format!("ib_write_bw: {e}"))
 }
 
-fn bandwidth_words(device: &str) -> [&str; 5] {
-    ["-d", device, "-F", "-n", "200"]
+/// The arguments of `ib_write_bw`, and `more`. Without `-i` it uses port 1 of the device.
+fn words(rdma: &RdmaPort, more: &[&str]) -> Vec<String> {
+    let number = rdma.number.to_string();
+    let own = ["-d", &rdma.device, "-i", &number, "-F", "-n", "200"];
+    own.iter().chain(more).map(|&word| word.to_owned()).collect()
 }
 
 fn measure(
     bench: &Bench,
     log: &mut Log,
     name: &str,
-    (device, client, server): (&str, &Pod, &str),
+    (rdma, client, server): (&RdmaPort, &Pod, &str),
     serve: impl FnOnce() -> Result<Option<Child>, String>,
 ) {
     let printed = log.step(name, || {
@@ -161,8 +165,7 @@ fn measure(
         // The server needs a moment before it listens.
         for _ in 0..10 {
             sleep(Duration::from_millis(700));
-            let words: Vec<_> = bandwidth_words(device).into_iter().chain([server]).collect();
-            last = bench.inside(client, "ib_write_bw", &words);
+            last = bench.inside(client, "ib_write_bw", &words(rdma, &[server]));
             if last.is_ok() {
                 break;
             }
@@ -296,6 +299,21 @@ fn require_leases(bench: &Bench, want: usize) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Without `-i` the program uses port 1 of the device, which may carry other traffic.
+    #[test]
+    fn ib_write_bw_uses_the_port_under_test() {
+        let rdma = RdmaPort {
+            device: "mlx4_0".to_owned(),
+            number: 2,
+            rate_mbps: None,
+            subnet_prefix: None,
+            pkeys: Vec::new(),
+        };
+        let words = words(&rdma, &["10.0.0.1"]).join(" ");
+        assert!(words.starts_with("-d mlx4_0 -i 2 "), "{words}");
+        assert!(words.ends_with(" 10.0.0.1"), "{words}");
+    }
 
     #[test]
     fn the_average_bandwidth_is_parsed_from_the_output_of_ib_write_bw() {

@@ -44,9 +44,20 @@ fn the_first_spare_port_is_chosen_with_its_device() {
     let uses = Uses::with("ib0", "has the node's address 10.0.0.1/24");
     let port = choose(&facts, None, &uses).unwrap();
     assert_eq!(
-        (port.master.as_str(), port.device.as_deref()),
+        (
+            port.master.as_str(),
+            port.rdma.as_ref().map(|rdma| rdma.device.as_str())
+        ),
         ("ib1", Some("mlx5_ib1"))
     );
+}
+
+#[test]
+fn the_second_port_of_a_device_is_chosen_with_its_number() {
+    let mut second = candidate("ib1");
+    second.port.as_mut().unwrap().number = 2;
+    let port = choose(&node(vec![second]), None, &Uses::default()).unwrap();
+    assert_eq!(port.rdma.unwrap().number, 2);
 }
 
 #[test]

@@ -21,6 +21,16 @@ enum Wanted {
     Pod(String),
 }
 
+/// The leases of the machine that runs the command.
+#[derive(Clone, Copy, Default)]
+struct LocalLeases<'l> {
+    intact: &'l [leases::NodeLease],
+    /// The errors about those that cannot be read.
+    damaged: &'l [String],
+    /// The name of the machine's Node, if known.
+    node: Option<&'l str>,
+}
+
 /// Reads the cluster, and the leases of this node if it has any.
 ///
 /// # Errors
@@ -31,18 +41,22 @@ pub async fn run(client: &Client, options: &args::Addresses) -> Result<Output, C
     let pods = pods_to_list(&wanted, options.node.as_deref());
     snapshot.read_pods(client, &pods).await?;
     let (leases, damaged) = leases::all(&options.leases.data_dir)?;
-    Ok(answer(&snapshot, &leases, &damaged, &wanted, options))
+    let here = this_node(&snapshot, leases::node_names(&options.leases.data_dir)?);
+    let leases = LocalLeases {
+        intact: &leases,
+        damaged: &damaged,
+        node: here.as_deref(),
+    };
+    Ok(answer(&snapshot, leases, &wanted, options))
 }
 
 fn answer(
     snapshot: &Snapshot,
-    leases: &[leases::NodeLease],
-    damaged: &[String],
+    leases: LocalLeases<'_>,
     wanted: &Wanted,
     options: &args::Addresses,
 ) -> Output {
-    let here = this_node(snapshot, leases, options.node.as_deref());
-    let mut all = allocations(snapshot, leases, here.as_deref());
+    let mut all = allocations(snapshot, leases.intact, leases.node);
     all.retain(|allocation| {
         let pool = options
             .pool
@@ -74,13 +88,13 @@ fn answer(
             (_, None) => "no address is allocated\n".to_owned(),
         };
     }
-    for sentence in damaged {
+    for sentence in leases.damaged {
         let _ = writeln!(text, "cannot read: {sentence}");
     }
     Output {
         text,
-        json: json!({ "version": 1, "addresses": all, "unallocated": unallocated, "unread": damaged }),
-        outcome: Outcome::of(!damaged.is_empty()),
+        json: json!({ "version": 1, "addresses": all, "unallocated": unallocated, "unread": leases.damaged }),
+        outcome: Outcome::of(!leases.damaged.is_empty()),
     }
 }
 
@@ -119,16 +133,12 @@ fn pods_to_list(wanted: &Wanted, node: Option<&str>) -> ListParams {
     }
 }
 
-/// The name of the Node object for this host: the host name, if there is a Node of that name. Without leases the name is
-/// not needed.
-fn this_node(snapshot: &Snapshot, leases: &[leases::NodeLease], node: Option<&str>) -> Option<String> {
-    if leases.is_empty() {
-        return None;
-    }
+/// The name of the Node object of this machine: one of `names`, which an agent has written, or the host name. Unknown if there is
+/// no Node of such a name.
+fn this_node(snapshot: &Snapshot, names: Vec<String>) -> Option<String> {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let host = host.trim();
-    let known = snapshot.nodes.contains_key(host).then(|| host.to_owned());
-    known.or_else(|| node.map(str::to_owned))
+    let mut all = names.into_iter().chain([host.trim().to_owned()]);
+    all.find(|name| snapshot.nodes.contains_key(name))
 }
 
 fn table(all: &[Allocation]) -> Table {

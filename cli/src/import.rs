@@ -136,16 +136,16 @@ fn answer(data: &SourceData, steps: &[Step], options: &Import) -> Output {
     Output {
         text,
         json: json!({
-            "version": 1, "source": options.source.name(), "dryRun": options.dry_run, "pools": steps.iter().map(json_step).collect::<Vec<_>>(),
+            "version": 1, "source": options.source.name(), "dryRun": options.dry_run, "pools": steps.iter().map(|step| json_step(step, options.dry_run)).collect::<Vec<_>>(),
             "refused": data.refused.iter().map(ToString::to_string).collect::<Vec<_>>(),
         }),
         outcome: Outcome::of(is_unfinished),
     }
 }
 
-fn json_step(step: &Step) -> Value {
+fn json_step(step: &Step, dry_run: bool) -> Value {
     json!({
-        "pool": step.pool, "from": step.keys, "state": step.state(), "message": step.describe(false),
+        "pool": step.pool, "from": step.keys, "state": step.state(), "message": step.describe(dry_run),
         "inUse": step.in_use, "late": step.late, "ended": step.ended,
         "networks": step.networks.iter().map(|network| &network.name).collect::<Vec<_>>(),
         "spec": step.spec,

@@ -41,6 +41,20 @@ pub fn all(data_dir: &Path) -> Result<(Vec<NodeLease>, Vec<String>), CommandErro
     Ok((all, damaged))
 }
 
+/// The names of this machine's Node that agents have written into the files of pools below `data_dir`.
+///
+/// # Errors
+/// A directory cannot be listed, or the kernel does not return the boot ID.
+pub fn node_names(data_dir: &Path) -> Result<Vec<String>, CommandError> {
+    let mut names = Vec::new();
+    for place in stores(data_dir)?.into_iter().filter(|place| place.is_pool) {
+        // A damaged file names no node. The plugin reports it.
+        let file = with_store(&place, |store| Ok(store.pool().ok().flatten()))?;
+        names.extend(file.map(|file| file.node));
+    }
+    Ok(names)
+}
+
 /// All leases of the store at `place`.
 ///
 /// # Errors

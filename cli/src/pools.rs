@@ -4,7 +4,8 @@
 use crate::cluster::snapshot::{Block, Pool, Snapshot, condition_of, is_unread};
 use crate::output::{CommandError, Outcome, Output};
 use crate::table::{Table, wrapped};
-use api::condition;
+use api::{IpPoolSpec, condition};
+use ipam::range::default_gateway;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -114,6 +115,7 @@ fn details(snapshot: &Snapshot, pool: &Pool) -> Output {
         let _ = write!(text, "\n{}", table(&blocks).render());
     }
     let mut json = json_pool(pool);
+    json["spec"] = json!(pool.object.spec);
     json["blocks"] = blocks.iter().map(|block| json_block(block)).collect();
     Output {
         text,
@@ -134,8 +136,13 @@ fn spec_text(pool: &Pool) -> String {
                 end.as_deref().unwrap_or("its last")
             ),
         };
-        let gateway = range.gateway.as_deref().unwrap_or("its first address");
-        let _ = writeln!(text, "  range     {}{limits}, gateway {gateway}", range.subnet);
+        let default = range.subnet.parse().ok().and_then(default_gateway);
+        let gateway = range.gateway.clone().or_else(|| default.map(|ip| ip.to_string()));
+        let gateway = match gateway.as_deref() {
+            None | Some("none") => "no gateway".to_owned(),
+            Some(gateway) => format!("gateway {gateway}"),
+        };
+        let _ = writeln!(text, "  range     {}{limits}, {gateway}", range.subnet);
         if !range.exclude.is_empty() {
             let _ = writeln!(
                 text,
@@ -151,7 +158,22 @@ fn spec_text(pool: &Pool) -> String {
             wrapped(&spec.reserved.join(", "), 12, 110)
         );
     }
+    let rest = rest_of(spec).join(", ");
+    let _ = writeln!(text, "  spec      {}", wrapped(&rest, 12, 110));
     text
+}
+
+/// The keys of a spec that have no line of their own, with their values.
+fn rest_of(spec: &IpPoolSpec) -> Vec<String> {
+    // A spec without a value that JSON lacks is always an object.
+    let all = serde_json::to_value(spec).unwrap_or_default();
+    let all = all.as_object().into_iter().flatten();
+    let rest = all.filter(|(key, _)| !["addressSpace", "ranges", "reserved"].contains(&key.as_str()));
+    let shown = rest.map(|(key, value)| match value.as_str() {
+        Some(word) => format!("{key}: {word}"),
+        None => format!("{key}: {value}"),
+    });
+    shown.collect()
 }
 
 /// The status of a pool, as text.
@@ -252,3 +274,6 @@ fn table(blocks: &[&Block]) -> Table {
 fn json_block(block: &Block) -> Value {
     json!({ "name": block.name(), "addressSpace": block.space(), "spec": block.object.spec, "status": block.object.status })
 }
+
+#[cfg(test)]
+mod tests;

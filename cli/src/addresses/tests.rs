@@ -3,15 +3,22 @@ use super::*;
 use crate::args::{Args, ClusterCommand, Command};
 use crate::testing::{block, cluster, pod, with};
 use clap::Parser;
+use common::cni::{Attachment, CniResult, IpConfig};
+use ipam::store::{Lease, Sandbox};
 
 /// The answer of `rdmanet addresses ARGS`.
 fn asked(snapshot: &Snapshot, args: &[&str]) -> Output {
+    asked_with(snapshot, LocalLeases::default(), args)
+}
+
+/// As [`asked`], on a machine with `leases`.
+fn asked_with(snapshot: &Snapshot, leases: LocalLeases<'_>, args: &[&str]) -> Output {
     let all = ["rdmanet", "addresses"].iter().chain(args);
     let Command::Cluster(ClusterCommand::Addresses(options)) = Args::parse_from(all).command else {
         panic!("{args:?}");
     };
     let wanted = Wanted::of(options.subject.as_deref());
-    answer(snapshot, &[], &[], &wanted, &options)
+    answer(snapshot, leases, &wanted, &options)
 }
 
 fn listed(subject: &str, node: Option<&str>) -> Option<String> {
@@ -46,4 +53,52 @@ fn an_address_is_not_called_free_if_options_leave_out_pods() {
     let whole = asked(&cluster, &["10.1.0.18"]);
     assert!(whole.text.contains("is free"), "{}", whole.text);
     assert_eq!(whole.text.trim_end(), whole.json["unallocated"]);
+}
+
+fn lease(ip: &str) -> Lease {
+    Lease {
+        owner: Attachment {
+            container_id: "c".to_owned().try_into().unwrap(),
+            ifname: "net1".to_owned().try_into().unwrap(),
+        },
+        network: "rail0".to_owned(),
+        sandbox: Sandbox::default(),
+        api: Vec::new(),
+        space: ipam::config::Space::default(),
+        since: String::new(),
+        since_boot: std::time::Duration::ZERO,
+        result: CniResult {
+            ips: vec![IpConfig {
+                address: ip.parse::<IpAddr>().unwrap().into(),
+                gateway: None,
+                interface: None,
+                probe: false,
+            }],
+            ..CniResult::default()
+        },
+    }
+}
+
+/// The leases of this machine, whose host name is the name of no Node.
+#[test]
+fn leases_of_a_machine_without_a_known_node_are_listed_for_no_node() {
+    let lease = crate::leases::NodeLease {
+        pool: Some("rail0".to_owned().try_into().unwrap()),
+        lease: lease("10.1.0.19"),
+    };
+    let cluster = cluster();
+    let of_machine = |node| LocalLeases {
+        intact: std::slice::from_ref(&lease),
+        damaged: &[],
+        node,
+    };
+    let found = asked_with(&cluster, of_machine(None), &["--node", "b"]);
+    assert_eq!(found.json["addresses"], json!([]), "{}", found.text);
+    let found = asked_with(&cluster, of_machine(Some("a")), &["--node", "a"]);
+    assert_eq!(found.json["addresses"][0]["node"], "a", "{}", found.text);
+    assert_eq!(
+        this_node(&cluster, vec!["renamed".to_owned(), "b".to_owned()]).as_deref(),
+        Some("b")
+    );
+    assert_eq!(this_node(&cluster, Vec::new()), None);
 }

@@ -674,3 +674,25 @@ fn a_switched_network_configuration_keeps_its_other_settings() {
     );
     assert_eq!(super::apply::switched(&before.to_string(), "p", "nv-ipam"), None);
 }
+
+#[test]
+fn the_json_of_a_dry_run_reports_no_change_as_done() {
+    use crate::args::{Args, ClusterCommand, Command};
+    use clap::Parser;
+    let reading = of_whereabouts(&[range("10.0.0.0/16")], &[]);
+    let (planned, _) = plan(&reading, &Snapshot::default(), &OPTIONS);
+    let messages = [true, false].map(|dry_run| {
+        let flag = dry_run.then_some("--dry-run");
+        let all = ["rdmanet", "import", "whereabouts"].into_iter().chain(flag);
+        let Command::Cluster(ClusterCommand::Import(options)) = Args::parse_from(all).command else {
+            panic!("the command is import");
+        };
+        let answer = crate::import::answer(&reading, &planned, &options);
+        answer.json["pools"][0]["message"].as_str().unwrap().to_owned()
+    });
+    assert_eq!(
+        messages,
+        [true, false].map(|dry_run| planned[0].describe(dry_run))
+    );
+    assert_ne!(messages[0], messages[1]);
+}

@@ -217,7 +217,7 @@ fn ethernet_state(port: &PortFacts) -> Option<Finding> {
     Some(Finding::new(Severity::Warn, name, text, remedy))
 }
 
-/// A port that runs slower than others of its kind, or than its slot.
+/// A port that runs slower than others of its kind, or whose slot is slower than the port.
 fn rate(facts: &NodeFacts, port: &PortFacts) -> Vec<Finding> {
     let Some(own) = port
         .port

@@ -42,14 +42,19 @@ impl Recorded {
         let routes: Vec<Value> =
             serde_json::from_str(routes).map_err(|e| format!("the routes are no list of JSON: {e}"))?;
         for route in routes.iter().filter(|route| route["dst"] == "default") {
-            let index = index_of(&listed, &route["dev"]).ok_or_else(|| {
-                format!(
-                    "a default route goes over {}, which is no link here",
-                    route["dev"]
-                )
-            })?;
-            let everywhere = IpNetwork::V4(ipnetwork::Ipv4Network::new_checked(0.into(), 0).ok_or("no /0")?);
-            node.routes.push(RouteEntry::new(everywhere, index));
+            // A route over several links has a list. A route that refuses packets has no link.
+            let hops = route["nexthops"].as_array().into_iter().flatten();
+            for over in hops
+                .chain([route])
+                .map(|hop| &hop["dev"])
+                .filter(|dev| !dev.is_null())
+            {
+                let index = index_of(&listed, over)
+                    .ok_or_else(|| format!("a default route goes over {over}, which is no link here"))?;
+                let everywhere =
+                    IpNetwork::V4(ipnetwork::Ipv4Network::new_checked(0.into(), 0).ok_or("no /0")?);
+                node.routes.push(RouteEntry::new(everywhere, index));
+            }
         }
         Ok(node)
     }

@@ -54,3 +54,14 @@ fn a_recording_writes_nothing_outside_its_directory() {
         assert!(write_sysfs(line, root.path()).is_err(), "{line}");
     }
 }
+
+#[test]
+fn a_default_route_over_several_links_goes_over_each_of_them() {
+    let links = r#"[{"ifindex": 2, "ifname": "eth0"}, {"ifindex": 3, "ifname": "eth1"}, {"ifindex": 4, "ifname": "eth2"}]"#;
+    let routes = r#"[
+        {"dst": "default", "nexthops": [{"dev": "eth0", "weight": 1}, {"dev": "eth1", "weight": 1}]},
+        {"type": "unreachable", "dst": "default", "metric": 4278198272}]"#;
+    let mut node = Recorded::read(links, routes).unwrap();
+    let over = [2, 3, 4].map(|index| node.routes(index).unwrap().len());
+    assert_eq!(over, [1, 1, 0]);
+}

@@ -73,9 +73,19 @@ impl Sysfs {
     }
 
     /// Whether a kernel module is loaded or built in; `None` if sysfs shows no modules at all.
+    ///
+    /// A module that is built in has a directory only if it has a parameter or a version (`param_sysfs_builtin` in
+    /// `kernel/params.c`). These two have neither, but register a class or a file.
     pub fn has_module(&self, name: &str) -> Option<bool> {
         let modules = self.root.join("module");
-        modules.is_dir().then(|| modules.join(name).exists())
+        let registers = match name {
+            "ib_uverbs" => Some("class/infiniband_verbs"),
+            "rdma_ucm" => Some("class/misc/rdma_cm"),
+            _ => None,
+        };
+        let is_there =
+            modules.join(name).exists() || registers.is_some_and(|path| self.root.join(path).exists());
+        modules.is_dir().then_some(is_there)
     }
 
     /// Whether all namespaces see all RDMA devices; `None` if the kernel does not report it.

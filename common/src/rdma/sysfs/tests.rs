@@ -462,6 +462,20 @@ fn the_file_of_a_device_is_found_by_the_name_of_the_device() {
 }
 
 #[test]
+fn a_module_that_is_built_in_without_a_parameter_is_found_by_its_class() {
+    for (name, registers) in [
+        ("ib_uverbs", "class/infiniband_verbs/abi_version"),
+        ("rdma_ucm", "class/misc/rdma_cm/dev"),
+    ] {
+        let node = Node::new();
+        node.write("module/ib_core/parameters/netns_mode", "N");
+        assert_eq!(node.sysfs().has_module(name), Some(false));
+        node.write(registers, "6");
+        assert_eq!(node.sysfs().has_module(name), Some(true), "{name}");
+    }
+}
+
+#[test]
 fn modules_and_the_namespace_mode_are_read_from_sysfs() {
     let node = Node::new();
     assert_eq!(

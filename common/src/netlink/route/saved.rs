@@ -11,7 +11,8 @@ use super::Route;
 use super::address::Added;
 use super::entry::{destination, gateway, source};
 use netlink_packet_core::{
-    NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, NetlinkBuffer, NetlinkDeserializable, NetlinkHeader, Parseable,
+    NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NetlinkBuffer, NetlinkDeserializable,
+    NetlinkHeader, Parseable,
 };
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage};
 use netlink_packet_route::neighbour::{
@@ -90,12 +91,45 @@ impl Socket<Route> {
 
     /// Restores `saved` on the link `index`, which may differ from the index at the time of saving.
     ///
+    /// An IPv6 address can be used at once, without another search for duplicates: meanwhile the kernel would refuse the routes
+    /// that have it as their source (`ip6_route_info_create` in `net/ipv6/route.c`).
+    ///
     /// # Errors
     /// The errors of adding the object; [`Error::Decode`] for bytes that are not such a message.
     pub fn restore(&mut self, index: u32, saved: &Saved) -> Result<Added, Error> {
         let (message, flags) = saved.request(index)?;
-        Added::from_answer(self.change(message, flags))
+        let Some(usable) = usable_at_once(&message) else {
+            return Added::from_answer(self.change(message, flags));
+        };
+        let added = Added::from_answer(self.change(usable, flags))?;
+        if added == Added::New {
+            // The address was in use without this flag.
+            self.change(message, NLM_F_REPLACE)?;
+        }
+        Ok(added)
     }
+}
+
+/// The request for an IPv6 address with the flag that ends the search for duplicates. None if `message` has the flag or is about
+/// something else.
+fn usable_at_once(message: &Message) -> Option<Message> {
+    let Message::NewAddress(address) = message else {
+        return None;
+    };
+    let is_v6 = address.header.family == AddressFamily::Inet6;
+    let all = address.attributes.iter().find_map(|attribute| match attribute {
+        AddressAttribute::Flags(all) => Some(*all),
+        _ => None,
+    });
+    let flags = all.filter(|all| is_v6 && !all.contains(AddressFlags::Nodad))?;
+    let mut usable = address.clone();
+    usable
+        .attributes
+        .retain(|attribute| !matches!(attribute, AddressAttribute::Flags(_)));
+    usable
+        .attributes
+        .push(AddressAttribute::Flags(flags | AddressFlags::Nodad));
+    Some(Message::NewAddress(usable))
 }
 
 impl Saved {

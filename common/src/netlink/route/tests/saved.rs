@@ -115,6 +115,36 @@ fn an_address_comes_back_with_its_label_and_its_peer() {
     }
 }
 
+/// While the kernel looks for duplicates of an IPv6 address, it refuses routes from the address.
+#[test]
+fn a_route_from_an_ipv6_address_is_restored_with_the_address() {
+    let (netns, mut socket, v0, _) = cable();
+    for words in [
+        "link set v1 up",
+        "link set v0 up",
+        "addr add fd00:8::1/64 dev v0 nodad",
+        "addr change fd00:8::1/64 dev v0",
+        "route add fd00:21::/48 via fd00:8::fe dev v0 src fd00:8::1",
+    ] {
+        ip(&netns, words);
+    }
+    let shown = || {
+        let words = ["-6", "addr", "show", "dev", "v0", "to", "fd00:8::1"];
+        let output = netns.run(|| Command::new("ip").args(words).output());
+        String::from_utf8(output.unwrap().unwrap().stdout).unwrap()
+    };
+    let before = (shown(), socket.save(v0).unwrap().saved);
+    assert!(!before.0.contains("nodad"), "{}", before.0);
+    for words in ["addr flush dev v0", "link set v0 down", "link set v0 up"] {
+        ip(&netns, words);
+    }
+    for saved in &before.1 {
+        socket.restore(v0, saved).unwrap();
+    }
+    assert_eq!(shown(), before.0);
+    assert_eq!(words(&socket.save(v0).unwrap().saved), words(&before.1));
+}
+
 /// An address with a lifetime may expire while a pod has the link, and the program that leased it may lease another one.
 #[test]
 fn a_leased_address_and_its_routes_are_not_saved() {

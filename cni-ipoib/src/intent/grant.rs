@@ -92,13 +92,21 @@ impl Identity {
         (likeness(best) > 0).then_some(best)
     }
 
-    /// Whether both are the same device. Two subfunctions have one PCI address and two directories.
+    /// Whether both are the same device, or one is what the driver made anew for the function of the other. Two subfunctions have
+    /// one PCI address and two directories.
     pub fn is_same(&self, other: &Self) -> bool {
-        if self.path.is_some() && other.path.is_some() && self.path != other.path {
+        let same_path = self
+            .path
+            .as_ref()
+            .zip(other.path.as_ref())
+            .map(|(ours, its)| ours == its);
+        if same_path == Some(false) {
             return false;
         }
         match (self.pci, other.pci) {
             (Some(ours), Some(its)) if ours != its => false,
+            // With another GUID in between, the index differs too.
+            (Some(_), Some(_)) if same_path == Some(true) => true,
             (Some(_), Some(_)) => self.node_guid == other.node_guid || self.index == other.index,
             _ => {
                 self.node_guid == other.node_guid && (self.node_guid != Guid(0) || self.index == other.index)

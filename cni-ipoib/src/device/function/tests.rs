@@ -140,6 +140,27 @@ fn a_virtual_function_gets_its_guid_until_del() {
     }
 }
 
+/// The next pod has the device with another GUID and another index by then.
+#[test]
+fn a_late_del_leaves_a_function_to_the_next_pod_with_another_guid() {
+    for way in WAYS {
+        let fixture = rig_with(way, OWN);
+        let before = host(&fixture);
+        add(&fixture).unwrap();
+        fixture.kill_pod("c1");
+        let keys = json!({"mode": "device", "master": "ib2", "guid": Guid(ASKED + 1).to_string()});
+        fixture
+            .add_with("c2", &keys)
+            .unwrap_or_else(|e| panic!("{way:?}: {e:?}"));
+        fixture
+            .del_without_netns("c1")
+            .unwrap_or_else(|e| panic!("{way:?}: {e:?}"));
+        assert_eq!(fixture.kernel.state().pod.len(), 1, "{way:?}");
+        fixture.del("c2").unwrap();
+        assert_clean(&fixture, &before, OWN, &format!("{way:?}"));
+    }
+}
+
 /// The fixture's node, on which udev renames the link and the RDMA device of the function so many requests after a bind.
 fn renamed_by_udev(way: (NetnsMode, bool), requests: (usize, usize)) -> Fixture {
     let fixture = rig_with(way, OWN);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Restores a link: moves it out of the pod and restores its state on the host.
 //!
-//! Invariant: every step reads the state first and changes only what differs. So it can be repeated after a
-//! kill at any point, and does nothing if nothing was changed yet. A link is found by its hardware, never by
-//! its name.
+//! Invariant: every step can be repeated, and does not change what is as it was. So a kill at any point does no harm. A link is
+//! found by its hardware, never by its name.
 
 use super::guids::has_port;
 use crate::error::{Error, Step};
 use crate::intent::{Hardware, Snapshot};
 use crate::kernel::{Kernel, Side, link_by_index, links};
+use crate::mark::is_ours;
 use common::netlink::{HwAddress, IPV6_MIN_MTU, Link, LinkChange, LinkInfo, LinkLayer, PacketLimits};
 
 /// The link on `side`; `None` if it is not there.
@@ -82,7 +82,7 @@ pub fn restore_state(
     others: &[Hardware],
 ) -> Result<(), Error> {
     let renamed = restore_name(kernel, link, was, others)?;
-    restore_altnames(kernel, link, was)?;
+    restore_altnames(kernel, link, was, others)?;
     restore_transport(kernel, link, was)?;
     restore_settings(kernel, link, was)?;
     let name = if renamed { &was.name } else { &link.name };
@@ -126,41 +126,57 @@ fn restore_name(
             .delete_altname(Side::Host, link.index, &was.name)
             .step(|| format!("remove the altname {} of {}", was.name, link.name))?;
     }
-    let holder = kernel
-        .link(Side::Host, &was.name)
-        .step(|| format!("look up {} on the host", was.name))?;
-    if let Some(holder) = holder.filter(|holder| holder.index != link.index) {
-        let aside = match others.iter().find(|other| other.is(&holder)) {
-            Some(its) => Some(temporary(its)),
-            None => is_returned_child(&holder).then(|| temporary(&Hardware::of(&holder, None))),
-        };
-        let Some(aside) = aside else {
-            tracing::warn!(
-                name = was.name,
-                is = link.name,
-                "another link has this name now; the returned link keeps its present one"
-            );
-            return Ok(false);
-        };
+    if !free_name(kernel, &was.name, link, others)? {
         tracing::warn!(
             name = was.name,
-            renamed = aside,
-            "another link had taken the name of the returned link, and is renamed"
+            is = link.name,
+            "another link has this name now; the returned link keeps its present one"
         );
-        if let Err(error) = set_name(kernel, &holder, &aside)
-            && link_by_index(kernel, Side::Host, holder.index)?.is_some()
-        {
-            return Err(error);
-        }
+        return Ok(false);
     }
     set_name(kernel, link, &was.name)?;
     Ok(true)
 }
 
+/// Takes a name or altname of `link` from another link on the host, if the kernel returned that one from a pod: one of `others`, or
+/// a child. Returns whether no other link has the name now.
+fn free_name(kernel: &mut dyn Kernel, name: &str, link: &Link, others: &[Hardware]) -> Result<bool, Error> {
+    let holder = kernel
+        .link(Side::Host, name)
+        .step(|| format!("look up {name} on the host"))?;
+    let Some(holder) = holder.filter(|holder| holder.index != link.index) else {
+        return Ok(true);
+    };
+    let its = others.iter().find(|other| other.is(&holder));
+    if its.is_none() && !is_returned_child(&holder) {
+        return Ok(false);
+    }
+    tracing::warn!(
+        name,
+        of = holder.name,
+        "another link had taken this name of the returned link, and loses it"
+    );
+    let freed = if holder.name == name {
+        let aside = its.map_or_else(|| temporary(&Hardware::of(&holder, None)), temporary);
+        set_name(kernel, &holder, &aside)
+    } else {
+        kernel
+            .delete_altname(Side::Host, holder.index, name)
+            .step(|| format!("remove the altname {name} of {}", holder.name))
+            .map(drop)
+    };
+    // The link may have disappeared meanwhile.
+    match freed {
+        Err(error) if link_by_index(kernel, Side::Host, holder.index)?.is_some() => Err(error),
+        _ => Ok(true),
+    }
+}
+
 /// Whether `link`, on the host, is a child that the kernel returned from a pod, with the name it had there. The DEL of that pod
-/// finds it under any name. A child in creation has a temporary name.
+/// finds it under any name. A child in creation has a temporary name. The host may have brought a returned child up, which then
+/// shows by its alias.
 fn is_returned_child(link: &Link) -> bool {
-    link.kind.as_deref() == Some("ipoib") && link.parent.is_some() && !link.up
+    link.kind.as_deref() == Some("ipoib") && link.parent.is_some() && (!link.up || is_ours(link))
 }
 
 /// Renames a link. Before Linux 6.2 a link that is up cannot be renamed.
@@ -183,7 +199,12 @@ fn set_name(kernel: &mut dyn Kernel, link: &Link, name: &str) -> Result<(), Erro
         .step(|| format!("rename {} to {name}", link.name))
 }
 
-fn restore_altnames(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Result<(), Error> {
+fn restore_altnames(
+    kernel: &mut dyn Kernel,
+    link: &Link,
+    was: &Snapshot,
+    others: &[Hardware],
+) -> Result<(), Error> {
     let foreign = |name: &&String| !was.altnames.contains(name) && **name != was.name;
     for name in link.altnames.iter().filter(foreign) {
         kernel
@@ -191,7 +212,11 @@ fn restore_altnames(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Res
             .step(|| format!("remove the altname {name} of {}", was.name))?;
     }
     for name in was.altnames.iter().filter(|name| !link.altnames.contains(name)) {
-        if let Err(error) = kernel.add_altname(link.index, name) {
+        let added = free_name(kernel, name, link, others).and_then(|_| {
+            let step = || format!("add the altname {name} to {}", was.name);
+            kernel.add_altname(link.index, name).step(step)
+        });
+        if let Err(error) = added {
             tracing::warn!(link = was.name, altname = name, %error, "cannot restore an altname of the link");
         }
     }

@@ -289,6 +289,40 @@ fn a_link_gets_its_name_back_from_a_child_that_another_pod_called_so() {
     }
 }
 
+/// A pod may give its child another link's name as an altname, or one of that link's altnames. The host may bring the returned
+/// child up.
+#[test]
+fn a_link_gets_its_names_back_from_a_child_that_another_pod_gave_them() {
+    type Change = fn(&mut Link);
+    let changes: [Change; 3] = [
+        |child| child.altnames = vec!["ib0".to_owned()],
+        |child| child.altnames = vec!["rail0".to_owned()],
+        |child| (child.name, child.up) = ("ib0".to_owned(), true),
+    ];
+    for change in changes {
+        let fixture = fixture(WAYS[0]);
+        {
+            let state = &mut fixture.kernel.set().state;
+            let ib0 = state.host.iter_mut().find(|link| link.name == "ib0").unwrap();
+            ib0.altnames = vec!["rail0".to_owned()];
+        }
+        let before = host(&fixture);
+        add(&fixture, "ib0").unwrap();
+        let mut child = Link {
+            parent: Some(5),
+            up: false,
+            alias: Some(Mark::new("another", &attachment("c9")).alias),
+            ..ipoib(40, "net1", 0xffff)
+        };
+        change(&mut child);
+        fixture.kernel.set().state.host.push(child);
+        fixture.del("c1").unwrap();
+        fixture.kernel.set().state.host.retain(|link| link.index != 40);
+        assert_eq!(host(&fixture), before);
+        assert_eq!(fixture.written_down(), [""; 0]);
+    }
+}
+
 #[test]
 fn the_secret_of_ipv6_addresses_is_restored_before_the_mode_that_needs_it() {
     for mode in [AddrGenMode::StablePrivacy, AddrGenMode::None] {

@@ -82,7 +82,9 @@ impl Node {
     }
 
     pub(crate) fn netdev(&self, name: &str, index: u32, pci: &str) -> &Self {
-        fs::create_dir_all(self.path().join(format!("bus/pci/devices/{pci}/net/{name}"))).unwrap();
+        for devices in ["bus/pci/devices", "devices/pci0000:3a"] {
+            fs::create_dir_all(self.path().join(format!("{devices}/{pci}/net/{name}"))).unwrap();
+        }
         self.write(&format!("class/net/{name}/ifindex"), &index.to_string())
             .write(&format!("class/net/{name}/dev_port"), "0")
             .link(&format!("class/net/{name}/device"), pci)

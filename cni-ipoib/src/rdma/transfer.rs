@@ -170,8 +170,9 @@ pub fn set_aside(
 /// Waits until the device is on the host, and restores its name. For a pod whose namespace is gone.
 ///
 /// # Errors
-/// [`RdmaError::Lost`]: the device has not returned, though its function exists: the kernel has not cleaned up the
-/// namespace yet, or the pod moved the device on. A device whose function is gone was unplugged, which is not an error.
+/// [`RdmaError::Lost`]: the device has not returned, though its function has an RDMA device: the kernel has not cleaned up the
+/// namespace yet, or the pod moved the device on. It is no error if the function is gone, or has no RDMA device in any
+/// namespace.
 pub fn await_return(kernel: &mut dyn Kernel, sysfs: &Sysfs, identity: &Identity) -> Result<(), Error> {
     await_return_within(kernel, sysfs, identity, RETURN_TIMEOUT)
 }
@@ -192,6 +193,15 @@ fn await_return_within(
             return Ok(());
         }
         if Instant::now() > deadline {
+            // The kernel removes this directory with the last device, and it is visible in every namespace.
+            let class = identity.path.as_ref().map(|path| path.join("infiniband"));
+            if class.is_some_and(|class| !class.exists()) {
+                tracing::warn!(
+                    device = identity.name,
+                    "the RDMA device is gone from all namespaces; was its driver replaced or unloaded, or did it fail?"
+                );
+                return Ok(());
+            }
             return Err(Error::Rdma(RdmaError::Lost {
                 device: identity.name.clone(),
                 waited: timeout,

@@ -147,6 +147,14 @@ impl Returning<'_> {
                     tracing::warn!(link = was.name, %owner, "link is gone: its driver created another one, which a pod has; nothing to restore");
                     return Ok(());
                 }
+                // The kernel may just be making the link of a device that has returned, so this is asked last.
+                if !has_links(was) {
+                    tracing::warn!(
+                        link = was.name,
+                        "link is gone: its device has no link in any namespace; was its driver replaced or unloaded, or did the device fail?"
+                    );
+                    return Ok(());
+                }
                 return Err(DeviceError::Away {
                     link: was.name.clone(),
                     waited: timeout,
@@ -237,7 +245,14 @@ fn has(other: &Written, was: &Snapshot) -> bool {
     its.is_some_and(|its| its.hardware.is_same(&was.hardware))
 }
 
-/// Whether the device of the link exists and has a driver, so that the link must be in some namespace.
+/// Whether the device of the link has a link in any namespace. The kernel removes the directory with the last of them, and it is
+/// visible in every namespace (`cleanup_glue_dir` in `drivers/base/core.c`).
+fn has_links(was: &Snapshot) -> bool {
+    let path = was.hardware.path.as_ref();
+    path.is_some_and(|path| path.join("net").exists())
+}
+
+/// Whether the device of the link exists and has a driver, so that the link should be in some namespace.
 fn has_driver(was: &Snapshot) -> bool {
     // Devices of other buses may have no driver link in sysfs.
     let links_driver = |device: &String| device.starts_with("pci/") || device.starts_with("auxiliary/");

@@ -43,6 +43,26 @@ fn pods_with_whole_hcas_reach_each_other_and_return_them_unchanged() {
     });
 }
 
+/// The adapter failed, or its driver was unloaded or replaced. The kernel then deletes the link in the pod, too.
+#[test]
+fn a_pod_ends_while_the_driver_of_its_whole_link_is_away() {
+    in_both_modes(|node| {
+        let before = node.leases();
+        let conf = whole_link(node, "ib1");
+        let pod = node.pod();
+        pod.attach(&conf, "net1");
+        let driver = Path::new("/sys/bus/platform/drivers/softib");
+        fs::write(driver.join("unbind"), "softib.1").unwrap();
+        assert!(pod.links().is_empty(), "{:?}", pod.link_names());
+        pod.detach(&conf, "net1");
+        assert_eq!(node.leases(), before);
+        fs::write(driver.join("bind"), "softib.1").unwrap();
+        soon("the driver creates ib1", || {
+            node.link_names().contains(&"ib1".to_owned())
+        });
+    });
+}
+
 #[test]
 fn a_pod_sees_only_its_own_hca_and_writes_over_it_to_another_pod() {
     run_exclusive(|node| {

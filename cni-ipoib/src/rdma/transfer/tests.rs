@@ -241,12 +241,17 @@ fn a_device_that_is_missing_though_plugged_in_is_retried() {
     let mut kernel = kernel();
     kernel.set().state.rdma.devices.pop();
     let node = Node::bare();
+    let class = node.path().join("infiniband");
+    std::fs::create_dir(&class).unwrap();
     let there = Identity {
         path: Some(node.path().to_owned()),
         ..grant(None).device
     };
     let error = await_return_within(&mut kernel, &node.sysfs(), &there, POLL).unwrap_err();
     assert!(matches!(error, Error::Rdma(RdmaError::Lost { .. })), "{error}");
+    // Its driver was unloaded.
+    std::fs::remove_dir(&class).unwrap();
+    await_return_within(&mut kernel, &node.sysfs(), &there, POLL).unwrap();
 }
 
 #[test]

@@ -553,6 +553,24 @@ fn a_pod_is_removed_though_its_card_was_unplugged() {
     assert!(fixture.written_down().is_empty());
 }
 
+/// The driver of RDMA was unloaded or another one was bound, and the function has no link any more.
+#[test]
+fn a_pod_is_removed_though_its_function_lost_its_links() {
+    let fixture = fixture(WAYS[0]);
+    add(&fixture, "ib0").unwrap();
+    fixture.kernel.set().state.pod.clear();
+    let functions = fixture.node.path().join("devices/pci0000:3a");
+    for function in fs::read_dir(functions).unwrap() {
+        let links = function.unwrap().path().join("net");
+        if links.exists() {
+            fs::remove_dir_all(links).unwrap();
+        }
+    }
+    fixture.del_without_netns("c1").unwrap();
+    assert!(fixture.written_down().is_empty());
+    assert!(fixture.ipam.verbs().contains(&"DEL".to_owned()));
+}
+
 #[test]
 fn after_a_reboot_nothing_is_restored() {
     let fixture = fixture(WAYS[0]);

@@ -18,7 +18,6 @@ pub(crate) fn gc(node: &Node, call: &Call, conf: &GcConf) -> Result<(), Error> {
     let place = Place::read(&call.conf)?;
     let scope = Scope {
         place: format!("network {}", place.network),
-        shared: place.network != place.name,
         started: node.clock.since_boot()?,
     };
     summary(collect(&Store::new(&place, node)?, &scope, conf)?)
@@ -28,8 +27,6 @@ pub(crate) fn gc(node: &Node, call: &Call, conf: &GcConf) -> Result<(), Error> {
 pub(crate) struct Scope {
     /// The store's name, for a person.
     pub(crate) place: String,
-    /// Whether other configurations may have leases in the store.
-    pub(crate) shared: bool,
     /// The start of the call on the kernel's clock.
     pub(crate) started: Duration,
 }
@@ -66,15 +63,14 @@ fn collect_some(locked: &Locked, scope: &Scope, owners: &[Attachment]) -> Vec<Er
     for owner in owners {
         match locked.lease(owner) {
             // The list names attachments of this configuration only, while other configurations may share the
-            // network.
-            Ok(Some(lease)) if !locked.is_own(&lease) => continue,
-            // The list was made before this call, so it cannot contain leases that are younger.
-            Ok(Some(lease)) if lease.since_boot > scope.started => continue,
-            Err(error) if scope.shared => {
+            // store. It was made before this call, so it cannot contain leases that are younger.
+            Ok(Some(lease)) if locked.is_own(&lease) && lease.since_boot <= scope.started => {}
+            Ok(_) => continue,
+            // Another configuration may have made an unreadable lease, and its pod may live.
+            Err(error) => {
                 errors.push(error);
                 continue;
             }
-            _ => {}
         }
         match locked.end(owner) {
             Ok(_) => {

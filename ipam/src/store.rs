@@ -198,6 +198,9 @@ impl<'n> Store<'n> {
         let content = match self.node.disk.read(&path) {
             Ok(content) => content,
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(e) if e.kind() == ErrorKind::InvalidData => {
+                return Err(corrupt(&path, &e.to_string(), "move it away"));
+            }
             Err(e) => return Err(failed("read the lease", &path, &e)),
         };
         let remedy = "DEL of this attachment releases its addresses; other attachments are not affected";

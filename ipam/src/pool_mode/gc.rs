@@ -11,7 +11,6 @@ pub(crate) fn gc(pools: &Pools, conf: &GcConf) -> Result<(), Error> {
     for name in pools.all()? {
         let scope = Scope {
             place: format!("pool {name}"),
-            shared: true,
             started,
         };
         let collected = pools.store(&name).and_then(|store| collect(&store, &scope, conf));

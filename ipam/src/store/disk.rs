@@ -10,7 +10,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
@@ -81,12 +81,12 @@ impl Disk for NodeDisk {
             .open(path)?;
         let meta = file.metadata()?;
         if !meta.is_file() {
-            return Err(io::Error::other("it is not a regular file"));
+            return Err(io::Error::new(ErrorKind::InvalidData, "it is not a regular file"));
         }
         let mut content = Vec::with_capacity(usize::try_from(meta.len().min(LARGEST)).unwrap_or_default());
         file.take(LARGEST + 1).read_to_end(&mut content)?;
         if content.len() as u64 > LARGEST {
-            return Err(io::Error::other("it is larger than 16 MiB"));
+            return Err(io::Error::new(ErrorKind::InvalidData, "it is larger than 16 MiB"));
         }
         Ok(content)
     }

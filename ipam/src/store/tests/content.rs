@@ -82,10 +82,12 @@ fn a_lease_that_names_an_address_twice_ends_with_one_del() {
 }
 
 #[test]
-fn gc_releases_the_addresses_of_damaged_leases() {
+fn gc_leaves_a_damaged_lease_and_its_addresses_to_del() {
     with_damage(|fixture, damage| {
-        fixture.gc(&[]).unwrap_or_else(|e| panic!("{damage}: {e}"));
-        assert_eq!(fixture.names("addresses"), [""; 0], "{damage}");
+        let error = fixture.gc(&[]).unwrap_err();
+        assert_error(&error, Code::STORE_CORRUPT, &["leases/a@eth0", "DEL"]);
+        assert_eq!(fixture.names("addresses"), ["10.0.0.1", "fd00::1"], "{damage}");
+        fixture.gc(&["a"]).unwrap_or_else(|e| panic!("{damage}: {e}"));
     });
 }
 

@@ -66,6 +66,7 @@ impl<'n> Pools<'n> {
             pools: self,
             next,
             tried: Vec::new(),
+            refusals: Vec::new(),
         }
     }
 
@@ -135,11 +136,13 @@ impl From<Error> for PoolRefusal {
     }
 }
 
-/// The pools to try, in order. The fallback pools of a pool without an address follow it.
+/// The pools that ADD and STATUS try, in order. The fallback pools of a pool without an address follow it.
 struct Order<'p, 'n> {
     pools: &'p Pools<'n>,
     next: Vec<PoolName>,
     tried: Vec<PoolName>,
+    /// The errors of `tried`. The first one is that of the preferred pool, or the one that ended the search.
+    refusals: Vec<Error>,
 }
 
 impl Order<'_, '_> {
@@ -153,6 +156,20 @@ impl Order<'_, '_> {
         }
     }
 
+    /// Notes that `name` gives no address. Ends the search if the error passes by itself or needs a person.
+    fn refuse(&mut self, name: &PoolName, refusal: PoolRefusal) {
+        let PoolRefusal { error, fallback } = refusal;
+        let continues = tries_next_pool(error.code);
+        let error = of_pool(name, error);
+        if continues {
+            self.refusals.push(error);
+            self.fall_back_from(name, fallback);
+        } else {
+            self.refusals.insert(0, error);
+            self.next.clear();
+        }
+    }
+
     /// Tries the fallback pools of `name` next: those that the agent named, else those in the pool's file. An unreadable file
     /// was reported when the pool was tried.
     fn fall_back_from(&mut self, name: &PoolName, mut named: Vec<PoolName>) {
@@ -162,6 +179,18 @@ impl Order<'_, '_> {
         }
         self.next.extend(named.into_iter().rev());
     }
+}
+
+/// Whether the next pool is tried after an error.
+fn tries_next_pool(code: Code) -> bool {
+    [
+        Code::EXHAUSTED,
+        Code::RESTING,
+        Code::POOL_NOT_HERE,
+        Code::POOL_NOT_FOR_NAMESPACE,
+        Code::ADDRESS_OUTSIDE,
+    ]
+    .contains(&code)
 }
 
 /// `error` with the name of `pool`. The agent's messages, which are also Events, contain the name already.

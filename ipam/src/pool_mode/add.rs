@@ -24,34 +24,29 @@ pub(crate) fn add(pools: &Pools, call: &Call, owner: &Attachment, netns: &Path) 
         return Ok(for_main_plugin(result, config.probes));
     }
     let mut order = pools.order();
-    let mut refusals: Vec<Error> = Vec::new();
     while let Some(pool) = order.next() {
         match Attempt::new(pools, &pool, &config, owner, &sandbox)?.run() {
             Ok(result) => {
                 let result = for_main_plugin(result, config.probes);
-                for refusal in &refusals {
+                for refusal in &order.refusals {
                     tracing::warn!(network = config.place.name, attachment = %owner, %pool, error = %refusal.msg, "allocated addresses of a later pool: an earlier one refused");
                 }
                 return Ok(result);
             }
-            Err(refusal) if tries_next_pool(refusal.error.code) => {
-                refusals.push(of_pool(&pool, refusal.error));
-                order.fall_back_from(&pool, refusal.fallback);
-            }
-            Err(refusal) => {
-                refusals.insert(0, of_pool(&pool, refusal.error));
-                break;
-            }
+            Err(refusal) => order.refuse(&pool, refusal),
         }
     }
-    let asks = refusals.first().is_some_and(|refusal| may_rest(refusal.code));
+    let asks = order
+        .refusals
+        .first()
+        .is_some_and(|refusal| may_rest(refusal.code));
     if config.probes {
         match early(pools, &order.tried, &config, (owner, &sandbox, asks)) {
             Ok(result) => return Ok(result),
-            Err(unknown) => refusals.extend(unknown),
+            Err(unknown) => order.refusals.extend(unknown),
         }
     }
-    Err(explained(&config.place, refusals))
+    Err(explained(&config.place, order.refusals))
 }
 
 /// The result of a repeated ADD; the lease may be in any pool.
@@ -109,20 +104,7 @@ fn may_rest(code: Code) -> bool {
     [Code::EXHAUSTED, Code::RESTING, Code::ADDRESS_IN_USE].contains(&code)
 }
 
-/// Whether the next pool is tried. It is not for errors that pass by themselves or that need a person.
-fn tries_next_pool(code: Code) -> bool {
-    [
-        Code::EXHAUSTED,
-        Code::RESTING,
-        Code::POOL_NOT_HERE,
-        Code::POOL_NOT_FOR_NAMESPACE,
-        Code::ADDRESS_OUTSIDE,
-    ]
-    .contains(&code)
-}
-
-/// The first of `refusals`, with the others as details. The runtime acts on its code. It is the error of the
-/// preferred pool, or the one that ended the search.
+/// The first of `refusals`, with the others as details. The runtime acts on its code.
 pub(super) fn explained(place: &PoolPlace, refusals: Vec<Error>) -> Error {
     let mut refusals = refusals.into_iter();
     let Some(first) = refusals.next() else {

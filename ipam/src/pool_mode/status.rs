@@ -3,7 +3,7 @@
 
 use super::add::explained;
 use super::shortage::{AgentNeed, Local};
-use super::{PoolRefusal, Pools, of_pool, without_name};
+use super::{PoolRefusal, Pools, without_name};
 use crate::agent::{Request, Verb};
 use crate::allocator::{self, try_allocate};
 use crate::config::{PoolConfig, Requests};
@@ -18,20 +18,16 @@ pub(crate) fn status(pools: &Pools, call: &Call) -> Result<(), Error> {
         place: config.place.clone(),
         ..*pools
     };
-    let mut refusals = Vec::new();
     let mut order = pools.order();
     while let Some(name) = order.next() {
         match ready(pools, &name, config.probes) {
             Ok(()) => return Ok(()),
-            Err(refusal) => {
-                refusals.push(of_pool(&name, refusal.error));
-                order.fall_back_from(&name, refusal.fallback);
-            }
+            Err(refusal) => order.refuse(&name, refusal),
         }
     }
     Err(Error {
         code: Code::NOT_AVAILABLE,
-        ..explained(&config.place, refusals)
+        ..explained(&config.place, order.refusals)
     })
 }
 

@@ -105,6 +105,29 @@ fn a_passing_error_does_not_lead_to_the_next_pool() {
     }
 }
 
+/// A node whose STATUS succeeds gets pods, so STATUS fails at each pool at which ADD ends its search.
+#[test]
+fn status_fails_at_a_pool_at_which_add_fails() {
+    for code in [Code::POOL_UNKNOWN, Code::TRY_AGAIN] {
+        let fixture = Fixture::of_pools(&json!({ "pools": ["misspelt", "spare"] }));
+        write(fixture.data_dir(), &second("spare"));
+        let _agent = Agent::start(&fixture, move |_| Some(refused(code, "for this reason")));
+        assert_eq!(fixture.try_add("a").unwrap_err().code, code);
+        assert_says(
+            &fixture.status().unwrap_err(),
+            Code::NOT_AVAILABLE,
+            &["network net: pool misspelt", "for this reason"],
+        );
+    }
+    let fixture = fixture(&["rail0", "misspelt", "spare"], &[]);
+    let _agent = Agent::start(&fixture, |request| match request.pool.as_str() {
+        "misspelt" => Some(refused(Code::POOL_UNKNOWN, "there is no IPPool misspelt")),
+        _ => Some(refused(Code::EXHAUSTED, "exhausted: 254 of 254 in use")),
+    });
+    let (add, status) = (fixture.try_add("b").unwrap_err(), fixture.status().unwrap_err());
+    assert_eq!((add.msg, add.details), (status.msg, status.details));
+}
+
 #[test]
 fn the_last_error_does_not_hide_the_earlier_ones() {
     let fixture = fixture(&["rail0"], &["misspelt"]);

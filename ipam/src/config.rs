@@ -124,13 +124,14 @@ impl Place {
         })
     }
 
-    /// This node's part of `pool`, below `data_dir`.
+    /// This node's part of `pool`, below `data_dir`. While `pool.json` cannot be read, the cooldown is
+    /// unknown, and the rest of no address ends.
     pub fn of_pool(data_dir: &Path, pool: &PoolName) -> Self {
         Self {
             name: pool.to_string(),
             network: pool.to_string(),
             dir: data_dir.join(POOLS).join(pool.as_str()),
-            cooldown: COOLDOWN,
+            cooldown: Duration::MAX,
             is_pool: true,
         }
     }

@@ -105,8 +105,8 @@ impl Locked<'_> {
         self.store.standing(pool)
     }
 
-    /// Sets the cooldown of the pool, if this store is part of one. A pool that cannot be read must not keep
-    /// an address from being released.
+    /// Sets the cooldown of the pool, if this store is part of one. If the pool cannot be read, leases are
+    /// released all the same. Their addresses rest until the pool can be read.
     pub(super) fn with_cooldown_of_pool(self) -> Self {
         let pool = if self.store.is_pool {
             self.pool().ok().flatten()

@@ -176,6 +176,33 @@ fn addresses_rest_for_the_cooldown_of_the_pool() {
 }
 
 #[test]
+fn a_lost_pool_file_ends_the_rest_of_no_address() {
+    let mut file = pool("rail0", &["10.0.0.32/31"]);
+    file.cooldown_seconds = 90;
+    for content in [None, Some("damaged")] {
+        let fixture = fixture(&file);
+        fixture.add("a");
+        fixture.add("b");
+        fixture.del("a").unwrap();
+        fixture.pass(Duration::from_secs(60));
+        let path = fixture.network().join("pool.json");
+        std::fs::remove_file(&path).unwrap();
+        if let Some(content) = content {
+            std::fs::write(&path, content).unwrap();
+        }
+        fixture.gc(&[]).unwrap();
+        write(fixture.data_dir(), &file);
+        assert_says(
+            &fixture.try_add("c").unwrap_err(),
+            Code::TRY_AGAIN,
+            &["rest, the first for another 30 s"],
+        );
+        fixture.pass(Duration::from_secs(31));
+        assert_eq!(fixture.add("c"), ["10.0.0.32"]);
+    }
+}
+
+#[test]
 fn requested_addresses_are_allocated_from_the_nodes_blocks() {
     let mut file = pool("rail0", &["10.0.0.0/28", "fd00::10/127"]);
     file.ranges.push(range("fd00::/64"));

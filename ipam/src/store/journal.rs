@@ -228,7 +228,7 @@ impl Locked<'_> {
     /// - those outside of the node's own blocks: the block was shared since, or another node has it after a restore of etcd,
     /// - those that the pool reserves. If the agent has not created the object of such an address yet, it only removes the record.
     fn objects_of(&self, lease: &Lease) -> Vec<IpAddr> {
-        let pool = self.store.is_pool.then(|| self.pool().ok().flatten()).flatten();
+        let pool = self.readable_pool();
         let is_own = |pool: &PoolFile, ip: IpAddr| {
             let mut blocks = pool.blocks.iter();
             blocks.any(|block| block.state != BlockState::Shared && block.cidr.contains(ip))
@@ -369,7 +369,8 @@ impl Locked<'_> {
             .unwrap_or_default();
         let looked_at = names.iter().cycle().skip(start).take(most.min(names.len()));
         let ips = looked_at.filter_map(|name| name.to_str()?.parse().ok());
-        ips.filter(|ip| self.rest_of(*ip).is_none() && !self.keeps_record(*ip))
+        let keeps_record = self.kept_records();
+        ips.filter(|ip| self.rest_of(*ip).is_none() && !keeps_record(*ip))
             // A file that cannot be removed is left for the next sweep.
             .filter(|ip| node.disk.unlink(&self.store.resting_path(*ip)).is_ok())
             .count()

@@ -108,13 +108,13 @@ impl Locked<'_> {
     /// Sets the cooldown of the pool, if this store is part of one. If the pool cannot be read, leases are
     /// released all the same. Their addresses rest until the pool can be read.
     pub(super) fn with_cooldown_of_pool(self) -> Self {
-        let pool = if self.store.is_pool {
-            self.pool().ok().flatten()
-        } else {
-            None
-        };
-        let cooldown = pool.map_or(self.cooldown, |pool| pool.cooldown());
+        let cooldown = self.readable_pool().map_or(self.cooldown, |pool| pool.cooldown());
         Self { cooldown, ..self }
+    }
+
+    /// The pool, if this store is part of one and its file can be read.
+    pub(super) fn readable_pool(&self) -> Option<PoolFile> {
+        self.store.is_pool.then(|| self.pool().ok().flatten()).flatten()
     }
 
     /// Replaces `pool.json` durably: after this returns, a power loss does not restore the old file.

@@ -111,7 +111,7 @@ impl Occupancy for Locked<'_> {
 /// is killed during the probe does not declare it ([`common::cni::UNFINISHED`]).
 pub(super) const BRIEF: Duration = Duration::from_secs(10);
 
-/// How long the record of a brief lease with a probe is kept.
+/// How long the record of a brief lease with a probe is kept at least.
 const KEPT: Duration = Duration::from_secs(3600);
 
 /// Whether another host may still use `ip`, by the file of its last lease: no DEL ended that lease, or only that of a
@@ -147,11 +147,16 @@ impl Locked<'_> {
         since().is_some_and(|since| since < within)
     }
 
-    /// Whether a sweep keeps the record of the last lease of `ip` although the address has rested: for ever if that lease ended
-    /// without DEL, and for an hour if its probe probably found another host. Such leases may be many.
-    pub(super) fn keeps_record(&self, ip: IpAddr) -> bool {
-        let content = self.store.node.disk.read(&self.store.resting_path(ip));
-        is_without_del(&content.unwrap_or_default()) || self.is_suspect(ip, KEPT)
+    /// Whether a sweep keeps the record of the last lease of an address that has rested. A lease that ended
+    /// without DEL is kept for ever. One whose probe probably found another host is kept until a block with
+    /// the address may be returned, and for at least an hour. Such leases may be many.
+    pub(super) fn kept_records(&self) -> impl Fn(IpAddr) -> bool {
+        let quarantine = self.readable_pool().map_or(0, |pool| pool.quarantine_seconds);
+        let kept = KEPT.max(Duration::from_secs(quarantine.into()));
+        move |ip| {
+            let content = self.store.node.disk.read(&self.store.resting_path(ip));
+            is_without_del(&content.unwrap_or_default()) || self.is_suspect(ip, kept)
+        }
     }
 
     /// Every address that has a file in `addresses/`.

@@ -318,6 +318,33 @@ fn an_address_that_another_host_answered_for_is_probed_again() {
     }
 }
 
+/// Another node does not probe an address of a returned block, so no sweep removes the record before the
+/// block may be returned.
+#[test]
+fn an_address_that_another_host_answered_for_is_recorded_for_the_quarantine() {
+    let mut file = pool("rail0", &["10.0.0.33/32"]);
+    file.quarantine_seconds = 7200;
+    file.blocks[0].epoch = 2;
+    let fixture = fixture(&file);
+    assert_eq!(add(&fixture, "a").unwrap(), given("10.0.0.33", true));
+    // The probe finds a host.
+    fixture.pass(Duration::from_secs(1));
+    fixture.del("a").unwrap();
+    let suspect_after_sweep = || {
+        fixture.with_store(|store| {
+            let locked = store.enter().unwrap();
+            locked.sweep(usize::MAX);
+            let usage = locked.usage(Some(&file), &["10.0.0.32/28".parse().unwrap()]);
+            usage.unwrap()[0].suspect
+        })
+    };
+    fixture.pass(Duration::from_secs(7199));
+    assert_eq!(suspect_after_sweep(), 1);
+    fixture.pass(Duration::from_secs(1));
+    assert_eq!(suspect_after_sweep(), 0);
+    assert_eq!(fixture.names("resting"), [""; 0]);
+}
+
 #[test]
 fn an_address_that_any_node_may_have_used_is_probed() {
     let fixture = fixture(&pool("rail0", &[]));

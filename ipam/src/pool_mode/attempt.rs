@@ -322,7 +322,8 @@ impl<'a> Attempt<'a> {
         for chosen in chosen.iter().filter(|chosen| chosen.in_turn) {
             locked.remember(&chosen.range, chosen.ip);
         }
-        if !replies.granted.is_empty()
+        // Also if the agent answered that an address of the node's blocks will do.
+        if locked.is_asking(self.owner)
             && let Err(error) = locked.end_asking(self.owner)
         {
             tracing::warn!(attachment = %self.owner, error = %error.msg, "cannot remove the record of a request; the agent removes it");

@@ -175,6 +175,7 @@ fn the_agent_may_override_where_an_attachments_address_comes_from() {
         ["10.0.0.32"],
         "not a pod that keeps its address"
     );
+    fixture.assert_sound("the request has ended, although its answer gave no address");
     file.allocation = Allocation::Blocks;
     write(fixture.data_dir(), &file);
     assert_eq!(

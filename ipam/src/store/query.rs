@@ -35,10 +35,13 @@ impl Occupancy for Locked<'_> {
             lease.map_or_else(|| foreign(path, "which is no lease"), |lease| lease.describe())
         };
         let path = self.store.address_path(ip);
-        match (self.store.node.disk.read(&path), self.sibling(ip)) {
-            (Ok(content), _) => lease_or_foreign(&path, Lease::from_file(&content).ok()),
-            (Err(_), Some(holder)) => lease_or_foreign(&holder.path, holder.lease),
-            (Err(_), None) => foreign(&self.host_local_path(ip), "a lease of host-local"),
+        match self.store.node.disk.read(&path) {
+            Ok(content) => lease_or_foreign(&path, Lease::from_file(&content).ok()),
+            Err(e) if e.kind() == ErrorKind::NotFound => match self.sibling(ip) {
+                Some(holder) => lease_or_foreign(&holder.path, holder.lease),
+                None => foreign(&self.host_local_path(ip), "a lease of host-local"),
+            },
+            Err(e) => foreign(&path, &format!("which cannot be read ({e})")),
         }
     }
 

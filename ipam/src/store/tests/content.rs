@@ -186,6 +186,26 @@ fn a_foreign_file_blocks_only_its_own_address() {
 }
 
 #[test]
+fn the_refusal_of_an_unreadable_address_names_its_file_and_the_cause() {
+    let fixture = single("10.0.0.0/24");
+    fixture.add("a");
+    fs::create_dir(fixture.file("addresses/10.0.0.2")).unwrap();
+    std::os::unix::fs::symlink("10.0.0.1", fixture.file("addresses/10.0.0.3")).unwrap();
+    for (ip, cause) in [
+        ("10.0.0.2", "it is not a regular file"),
+        ("10.0.0.3", "os error 40"),
+    ] {
+        let error = fixture.request("b", &[ip]).unwrap_err();
+        let file = format!("addresses/{ip}, which cannot be read (");
+        assert_error(
+            &error,
+            Code::ADDRESS_IN_USE,
+            &[&file, cause, "remove it if the address is unused"],
+        );
+    }
+}
+
+#[test]
 fn the_error_names_a_directory_in_place_of_a_lease() {
     let fixture = single("10.0.0.0/24");
     fixture.add("b");

@@ -91,7 +91,8 @@ pub(super) fn require_known(conf: &Map<String, Value>) -> Result<(), Error> {
     lists(runtime, &RANGE, "runtimeConfig.ipRanges")
 }
 
-/// Refuses mixed spellings, and ranges beside a pool. `conf` has no blank members.
+/// Refuses mixed spellings, ranges beside a pool, and a pool that is `null`. `conf` has no other blank
+/// members.
 ///
 /// # Errors
 /// `INVALID_CONFIG`, naming both keys.
@@ -118,10 +119,17 @@ pub(super) fn shown(key: &str, value: &Value) -> String {
     }
 }
 
-/// Refuses keys that repeat or contradict what a pool defines.
+/// Refuses keys that repeat or contradict what a pool defines, and a pool that is `null`.
 fn alone(conf: &Map<String, Value>, ipam: &Map<String, Value>) -> Result<(), Error> {
+    let pools = ["pool", "pools"];
+    // Without the key, each node would allocate from ranges of its own, or from other pools.
+    if let Some(null) = pools.iter().find(|key| ipam.get(**key) == Some(&Value::Null)) {
+        return Err(invalid(format!(
+            "ipam.{null} is null, as if a template left it empty: name an IPPool, or remove the key"
+        )));
+    }
     let set = |key: &&str| ipam.get(*key).is_some_and(|value| !value.is_null());
-    let Some(pool) = ["pool", "pools"].iter().find(|key| set(key)) else {
+    let Some(pool) = pools.iter().find(|key| set(key)) else {
         return Ok(());
     };
     let refuse = |place: &str, key: &str, value: &Value| {

@@ -75,8 +75,8 @@ fn without_blanks(value: &Value) -> Option<Value> {
         }
         Value::Object(object) => {
             let kept = |(key, value): (&String, &Value)| {
-                // An empty pool name stays: dropping it would make the plugin allocate from the node's own
-                // ranges.
+                // A blank pool name stays, so that it is refused. Without it the plugin would allocate from
+                // the node's own ranges.
                 let kept = if is_pool(key) {
                     Some(value.clone())
                 } else {

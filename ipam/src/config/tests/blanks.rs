@@ -57,6 +57,30 @@ fn an_empty_pool_name_is_refused() {
 }
 
 #[test]
+fn a_null_pool_name_is_refused() {
+    for (ipam, key) in [
+        (json!({"pool": null, "subnet": "10.1.0.0/24"}), "ipam.pool"),
+        (json!({"pools": null, "subnet": "10.1.0.0/24"}), "ipam.pools"),
+        (json!({"pool": null}), "ipam.pool"),
+    ] {
+        assert_error(
+            &read(&ipam).unwrap_err(),
+            Code::INVALID_CONFIG,
+            &[&format!("{key} is null"), "name an IPPool, or remove the key"],
+        );
+    }
+    for ipam in [
+        json!({"pool": "rail0", "pools": null}),
+        json!({"pool": null, "pools": ["rail0"]}),
+    ] {
+        let call = call(&ipam, &json!({}));
+        let place = PoolPlace::read(&call.conf).unwrap().expect("it names a pool");
+        let error = PoolConfig::read(&call, place).unwrap_err();
+        assert_error(&error, Code::INVALID_CONFIG, &["is null"]);
+    }
+}
+
+#[test]
 fn a_list_in_place_of_an_object_is_refused() {
     let cases = [
         (

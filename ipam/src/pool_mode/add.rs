@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! ADD: allocates one address of each family of a pool. The next pool is tried only if the first has no
 //! address, does not contain the requested one, or does not admit this node or pod. A resting address is
-//! allocated only if no pool has another, and only to a main plugin that probes.
+//! allocated only to a main plugin that probes, and only if no pool that was tried has another. If the search
+//! ended at a pool whose error passes by itself, a pool after it may have a free address.
 
 use super::attempt::Attempt;
 use super::{Pools, of_pool};

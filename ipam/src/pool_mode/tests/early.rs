@@ -174,6 +174,22 @@ fn without_an_agent_a_resting_address_is_allocated() {
     );
 }
 
+/// The search for a free address ends at a pool whose error passes by itself.
+#[test]
+fn without_an_agent_a_resting_address_precedes_a_free_one_of_the_next_pool() {
+    let mut fixture = resting();
+    let data_dir = fixture.ipam["dataDir"].clone();
+    fixture.ipam = json!({"pools": ["rail0", "spare"], "dataDir": data_dir});
+    write(fixture.data_dir(), &pool("spare", &["10.0.0.50/32"]));
+    assert_eq!(add(&fixture, "b").unwrap(), given("10.0.0.33", true));
+    let error = add(&fixture, "c").unwrap_err();
+    assert_eq!(
+        error.code,
+        Code::TRY_AGAIN,
+        "the spare pool is not tried: {error}"
+    );
+}
+
 #[test]
 fn an_address_of_a_block_that_changed_hands_is_probed() {
     let mut file = pool("rail0", &["10.0.0.32/30"]);

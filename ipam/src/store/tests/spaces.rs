@@ -127,6 +127,30 @@ fn whereabouts_keys_decide_which_networks_share_addresses() {
     }
 }
 
+/// A known limit: README asks to end the pods of the network before such an edit.
+#[test]
+fn a_lease_from_before_an_edit_counts_as_its_add_was_configured() {
+    let with = |more: Value| {
+        let mut ipam = json!({"subnet": "10.0.0.0/29", "gateway": "none"});
+        ipam.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        ipam
+    };
+    let overlapping = with(json!({"enable_overlapping_ranges": true}));
+    let range = json!({"range": "10.0.0.0/29", "perNode": true});
+    for edited in [&overlapping, &range] {
+        let mut fixture = Fixture::new(&with(json!({})));
+        assert_eq!(add(&fixture, "net-a", "a"), "10.0.0.1");
+        let dir = fixture.ipam["dataDir"].clone();
+        fixture.ipam = edited.clone();
+        fixture.ipam["dataDir"] = dir;
+        let after = ["b", "c"].map(|id| add(&fixture, &format!("net-{id}"), id));
+        assert_eq!(after, ["10.0.0.1", "10.0.0.2"], "{edited}");
+        assert_eq!(add(&fixture, "net-a", "d"), "10.0.0.3", "{edited}");
+    }
+}
+
 #[test]
 fn an_address_that_another_network_has_is_refused_with_its_name() {
     let fixture = whereabouts();

@@ -86,11 +86,6 @@ impl Local {
 }
 
 impl AgentNeed {
-    /// Whether a resting address of this node would do.
-    pub(super) fn is_for_resting(&self) -> bool {
-        matches!(self, Self::Block(local) if local.shortage.resting > 0)
-    }
-
     /// The error if the agent's answer changed nothing.
     pub(super) fn unmet(&self) -> Error {
         match self {

@@ -5,7 +5,7 @@ use super::add::explained;
 use super::shortage::{AgentNeed, Local};
 use super::{PoolRefusal, Pools, without_name};
 use crate::agent::{Request, Verb};
-use crate::allocator::{self, try_allocate};
+use crate::allocator::{self, Prober, try_allocate};
 use crate::config::{PoolConfig, Requests};
 use crate::pool::{Allocation, PoolName, PoolRanges, Standing};
 use common::cni::dispatch::Call;
@@ -33,12 +33,9 @@ pub(crate) fn status(pools: &Pools, call: &Call) -> Result<(), Error> {
 
 /// Whether this node has an address of each family of `name`, or the agent could get one.
 fn ready(pools: &Pools, name: &PoolName, probes: bool) -> Result<(), PoolRefusal> {
-    let Some(need) = needed(pools, name)? else {
+    let Some(need) = needed(pools, name, probes)? else {
         return Ok(());
     };
-    if probes && need.is_for_resting() {
-        return Ok(());
-    }
     let request = Request::new(Verb::Status, name.clone());
     let answer = pools.ask(&request, Instant::now() + pools.agent.limit);
     answer
@@ -46,8 +43,9 @@ fn ready(pools: &Pools, name: &PoolName, probes: bool) -> Result<(), PoolRefusal
         .map_err(|refusal| refusal.map(|error| need.refused(without_name(name, error))))
 }
 
-/// What an ADD would need from the agent; `None` if nothing.
-fn needed(pools: &Pools, name: &PoolName) -> Result<Option<AgentNeed>, Error> {
+/// What an ADD would need from the agent; `None` if nothing. To a main plugin that probes, a resting address
+/// will do.
+fn needed(pools: &Pools, name: &PoolName, probes: bool) -> Result<Option<AgentNeed>, Error> {
     let store = pools.store(name)?;
     if !store.has_pool() {
         return Ok(Some(AgentNeed::File(store.pool_path())));
@@ -67,8 +65,9 @@ fn needed(pools: &Pools, name: &PoolName) -> Result<Option<AgentNeed>, Error> {
         return Ok(Some(AgentNeed::Address { ips: Vec::new() }));
     }
     let ranges = PoolRanges::new(&pool, &store.pool_path())?;
+    let early = probes.then_some(Prober { pod: None });
     for family in ranges.families() {
-        match try_allocate(&[ranges.here(family)], &Requests::default(), &locked, None) {
+        match try_allocate(&[ranges.here(family)], &Requests::default(), &locked, early) {
             Ok(_) => {}
             Err(allocator::Refusal::Short(shortage)) => {
                 return Ok(Some(AgentNeed::Block(Local::of(&pool, family, &shortage))));

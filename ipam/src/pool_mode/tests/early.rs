@@ -4,7 +4,7 @@
 use super::{Agent, fixture, pool, refused, write};
 use crate::agent::{Reply, Verb};
 use crate::pool::{Allocation, PoolFile};
-use crate::testing::{Fixture, attachment};
+use crate::testing::{Fixture, attachment, range};
 use common::cni::dispatch::Plugin;
 use common::cni::{Code, Error, PROBES, UNFINISHED};
 use serde_json::json;
@@ -172,6 +172,24 @@ fn without_an_agent_a_resting_address_is_allocated() {
         Code::TRY_AGAIN,
         "and there is no other"
     );
+}
+
+#[test]
+fn status_of_a_prober_fails_if_only_one_family_has_a_resting_address() {
+    let mut file = pool("rail0", &["10.0.0.33/32", "fd00::10/128"]);
+    file.ranges.push(range("fd00::/64"));
+    let fixture = fixture(&file);
+    let status = || fixture.plugin.status(&fixture.call(&json!({PROBES: true})));
+    fixture.add("a");
+    fixture.del("a").unwrap();
+    status().unwrap();
+    std::fs::write(fixture.file("addresses/fd00::10"), "").unwrap();
+    let agent = Agent::start(&fixture, |_| {
+        Some(refused(Code::EXHAUSTED, "pool rail0: no address is left"))
+    });
+    add(&fixture, "b").unwrap_err();
+    assert_eq!(status().unwrap_err().code, Code::NOT_AVAILABLE);
+    drop(agent);
 }
 
 /// The search for a free address ends at a pool whose error passes by itself.

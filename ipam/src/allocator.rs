@@ -9,6 +9,7 @@ use crate::config::{Request, Requests};
 use crate::interval::IntervalSet;
 use crate::range::{Family, Membership, Range, bits};
 use common::cni::{Code, Error};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -34,8 +35,8 @@ pub struct Occupied {
     pub taken: IntervalSet,
     /// Released and still resting.
     pub resting: IntervalSet,
-    /// The time until the first of `resting` is free; zero if none rests.
-    pub next: Duration,
+    /// The time until each of `resting` is free, by its number.
+    pub rests: BTreeMap<u128, Duration>,
 }
 
 /// A released address that still rests.
@@ -324,15 +325,15 @@ impl Shortage {
     fn add(&mut self, range: &Range, occupied: &Occupied) {
         let size = range.free().count();
         let without_taken = range.free().minus(&occupied.taken);
-        let resting = without_taken.count() - without_taken.minus(&occupied.resting).count();
+        let untaken = without_taken.intervals().iter();
+        let rests = untaken.flat_map(|untaken| occupied.rests.range(untaken.first..=untaken.last));
+        let rests: Vec<Duration> = rests.map(|(_, rest)| *rest).collect();
         self.ranges.push(range.to_string());
         self.family = Some(range.family());
         self.size = self.size.saturating_add(size);
         self.taken = self.taken.saturating_add(size - without_taken.count());
-        self.resting = self.resting.saturating_add(resting);
-        if resting > 0 {
-            self.next = Some(self.next.map_or(occupied.next, |next| next.min(occupied.next)));
-        }
+        self.resting = self.resting.saturating_add(rests.len() as u128);
+        self.next = rests.into_iter().chain(self.next).min();
     }
 
     /// The seconds until a resting address is free, for a person.

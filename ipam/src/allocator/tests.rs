@@ -75,7 +75,12 @@ impl Occupancy for Memory {
                 .filter(|ip| Family::of(**ip) == family)
                 .map(number)
                 .collect(),
-            next: self.resting.values().min().copied().unwrap_or_default(),
+            rests: self
+                .resting
+                .iter()
+                .filter(|(ip, _)| Family::of(**ip) == family)
+                .map(|(ip, rest)| (bits(*ip), *rest))
+                .collect(),
         })
     }
 
@@ -256,6 +261,20 @@ fn requested_addresses_are_allocated_or_refused_with_the_reason() {
         let (got, msg) = refused(&sets, requests, &memory);
         assert_eq!(got, code, "{msg}");
         assert!(msg.contains(expected), "{msg:?} lacks {expected:?}");
+    }
+}
+
+#[test]
+fn the_wait_for_a_resting_address_is_that_of_the_range_itself() {
+    let mut store = Memory::with(&["10.0.0.1", "10.1.0.2"]);
+    for (ip, seconds) in [("10.0.0.2", 17), ("10.1.0.1", 5), ("10.1.0.2", 1)] {
+        store
+            .resting
+            .insert(ip.parse().unwrap(), Duration::from_secs(seconds));
+    }
+    for (subnet, wait) in [("10.0.0.0/30", "in 17 s"), ("10.1.0.0/30", "in 5 s")] {
+        let (_, msg) = refused(&[vec![range(subnet, &[])]], &[], &store);
+        assert!(msg.ends_with(&format!("try again {wait}")), "{msg}");
     }
 }
 

@@ -67,11 +67,8 @@ impl Occupancy for Locked<'_> {
             .collect();
         Ok(Occupied {
             taken,
-            next: resting.iter().map(|(_, rest)| *rest).min().unwrap_or_default(),
-            resting: resting
-                .into_iter()
-                .map(|(ip, _)| single(ip))
-                .collect::<IntervalSet>(),
+            resting: resting.iter().map(|(ip, _)| single(*ip)).collect(),
+            rests: resting.iter().map(|(ip, rest)| (bits(*ip), *rest)).collect(),
         })
     }
 

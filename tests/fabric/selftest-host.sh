@@ -102,9 +102,10 @@ publish() {
 		until [[ -e /tmp/asked ]]; do sleep 0.1; done
 	EOF
 	)
-	script answer <<<'read -r word; echo "heard $word"; touch /tmp/asked' >/dev/null
+	script answer <<<'read -r word && [[ -n $word ]] && echo "heard $word" && touch /tmp/asked' >/dev/null
 	listener "$dir/published" '$listener->accept' || return
-	for port in {20001..20100}; do { : <"/dev/tcp/127.0.0.1/$port"; } 2>/dev/null || break; done
+	# The kernel chooses a free port, so that two runs do not choose the same one.
+	port=$(perl -MIO::Socket::INET -e 'print IO::Socket::INET->new(Listen => 1, LocalAddr => "127.0.0.1")->sockport') || return
 	"$run" --forward "$(<"$dir/published")@10.0.2.97:443" --publish "$port:10.0.2.15:23" "$s" >"$dir/out" 2>"$dir/err" &
 	pid=$!
 	while [[ $said != heard* ]] && kill -0 "$pid"; do

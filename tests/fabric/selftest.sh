@@ -312,13 +312,20 @@ verbs_cases() {
 	drop_pods a b
 }
 
+# The octets that a port has sent, in units of four.
+sent() { cat "/sys/class/infiniband/$1/ports/1/counters/port_xmit_data"; }
+
+# The cable is pulled while the client writes, which it does for two minutes.
 cable_pulled_under_rc() {
-	ib_write_bw -d softib0 -F -D 8 >/tmp/server 2>&1 &
-	local server=$! status
+	local before server client status
+	ib_write_bw -d softib0 -F -D 120 >/tmp/server 2>&1 &
+	server=$!
 	soon perf_listens || { cat /tmp/server; kill "$server"; return 1; }
-	ib_write_bw -d softib1 -F -D 8 localhost >/tmp/client 2>&1 &
-	local client=$!
-	sleep 2
+	before=$(sent softib1)
+	ib_write_bw -d softib1 -F -D 120 localhost >/tmp/client 2>&1 &
+	client=$!
+	# More than one write of 65536 octets.
+	soon eval '(( $(sent softib1) > before + 100000 ))' || { cat /tmp/client; kill "$server" "$client"; return 1; }
 	echo 0 >"$(hca 0)/link"
 	wait "$client"
 	status=$?

@@ -29,12 +29,12 @@ holds() {
 
 no() { ! "$@"; }
 
-# soon COMMAND...: waits up to fifteen seconds until COMMAND succeeds.
+# soon COMMAND...: waits up to two minutes until COMMAND succeeds.
 soon() {
 	local last
-	last=$((SECONDS + 15))
+	last=$((SECONDS + 120))
 	until "$@" >/dev/null 2>&1; do
-		((SECONDS < last)) || { "$@"; return 1; }
+		((SECONDS < last)) || { "$@"; return; }
 		sleep 0.2
 	done
 }
@@ -337,10 +337,10 @@ cable_pulled_under_rc() {
 }
 
 rping_between_pods() {
-	in_pod a timeout 60 rping -s -a 10.0.0.1 -C 3 >/tmp/server 2>&1 &
+	in_pod a timeout 300 rping -s -a 10.0.0.1 -C 3 >/tmp/server 2>&1 &
 	local server=$!
 	# The client is rejected until the server listens.
-	soon eval 'in_pod b timeout 20 rping -c -a 10.0.0.1 -C 3 -v >/tmp/client 2>&1'
+	soon eval 'in_pod b timeout 120 rping -c -a 10.0.0.1 -C 3 -v >/tmp/client 2>&1'
 	cat /tmp/client
 	wait "$server" && grep -q 'ping data: rdma-ping-2' /tmp/client
 }
@@ -348,23 +348,22 @@ rping_between_pods() {
 # mckey exits before it has sent all of its messages; on a busy machine perhaps before the first one. So the sender
 # starts after the receiver has joined, and starts again until the receiver has its message.
 mckey_between_pods() {
-	in_pod a timeout 60 mckey -m 239.1.1.1 -b 10.0.0.1 -C 1 >/tmp/server 2>&1 &
+	in_pod a timeout 300 mckey -m 239.1.1.1 -b 10.0.0.1 -C 1 >/tmp/server 2>&1 &
 	local server=$!
-	soon eval 'groups | grep "^ff12:4001:ffff" | grep -q softib0:full' || return
-	for _ in {1..8}; do
-		in_pod b timeout 20 mckey -m 239.1.1.1 -b 10.0.0.2 -s -C 500 >/tmp/client 2>&1
+	soon eval 'groups | grep "^ff12:4001:ffff" | grep -q softib0:full' || { cat /tmp/server; kill "$server"; return 1; }
+	while kill -0 "$server" 2>/dev/null; do
+		in_pod b timeout 120 mckey -m 239.1.1.1 -b 10.0.0.2 -s -C 500 >/tmp/client 2>&1
 		sleep 0.5
-		kill -0 "$server" 2>/dev/null || break
 	done
 	cat /tmp/client
 	wait "$server" && grep -q 'data transfers complete' /tmp/server
 }
 
 udaddy_between_pods() {
-	in_pod a timeout 60 udaddy -b 10.0.0.1 -C 4 >/tmp/server 2>&1 &
+	in_pod a timeout 300 udaddy -b 10.0.0.1 -C 4 >/tmp/server 2>&1 &
 	local server=$!
 	# The client is rejected until the server listens.
-	soon eval 'in_pod b timeout 20 udaddy -s 10.0.0.1 -C 4 >/tmp/client 2>&1' || { cat /tmp/client; return 1; }
+	soon eval 'in_pod b timeout 120 udaddy -s 10.0.0.1 -C 4 >/tmp/client 2>&1' || { cat /tmp/client; return 1; }
 	wait "$server"
 }
 
@@ -594,10 +593,12 @@ megabyte() {
 	local want got
 	head -c 1048576 /dev/urandom >/tmp/sent
 	want=$(sha256sum </tmp/sent)
-	in_pod "$2" timeout 30 busybox nc -l -p 7000 >/tmp/got < <(sleep 30) &
+	# The server must not reach the end of its input before it has the data.
+	[[ -p /tmp/no_input ]] || mkfifo /tmp/no_input
+	in_pod "$2" timeout 240 busybox nc -l -p 7000 <>/tmp/no_input >/tmp/got &
 	local server=$!
 	soon listens 7000 in_pod "$2" || return
-	in_pod "$1" timeout 30 bash -c "cat /tmp/sent >/dev/tcp/$3/7000" || return
+	in_pod "$1" timeout 240 bash -c "cat /tmp/sent >/dev/tcp/$3/7000" || return
 	wait "$server"
 	got=$(sha256sum </tmp/got)
 	[[ $got == "$want" ]] || { echo "$(stat -c %s /tmp/got) octets"; return 1; }

@@ -20,15 +20,25 @@ store=/var/lib/cni/rdma-ipam
 
 address() { ip -n "$1" -json -4 addr show net1 | jq -r '.[0].addr_info[0].local'; }
 
+# soon WHAT COMMAND...: waits up to two minutes until COMMAND succeeds. WHAT is the sentence that holds then.
+soon() {
+	local what=$1 last=$((SECONDS + 120))
+	shift
+	until "$@" >/dev/null 2>&1; do
+		if ((SECONDS >= last)); then
+			"$@" || broken "not within two minutes: $what"
+			return
+		fi
+		sleep 0.1
+	done
+}
+
 attach() { show env CNI_IFNAME=net1 cnitool add "$1" "/run/netns/$2"; }
 detach() { show env CNI_IFNAME=net1 cnitool del "$1" "/run/netns/$2"; }
+has_carrier() { [[ $(cat "/sys/class/net/$1/carrier") == 1 ]]; }
 carrier() {
-	for port in "$@"; do
-		for ((i = 0; i < 100; i++)); do
-			[[ $(cat "/sys/class/net/$port/carrier" 2>/dev/null) == 1 ]] && break
-			sleep 0.1
-		done
-	done
+	local port
+	for port in "$@"; do soon "$port has carrier" has_carrier "$port"; done
 }
 pods() {
 	for pod in pod-a pod-b; do
@@ -36,14 +46,12 @@ pods() {
 		ip -n "$pod" link set lo up
 	done
 }
+server_listens() { [[ -n $(ip netns exec pod-b ss -Hltn 'sport = :18515') ]]; }
 # bandwidth DEVICE_A DEVICE_B ADDRESS_OF_B: runs ib_write_bw from pod-a to pod-b.
 bandwidth() {
 	ip netns exec pod-b ib_write_bw -d "$2" -D 1 -F >/tmp/server.log 2>&1 &
 	local server=$!
-	for ((i = 0; i < 100; i++)); do
-		ip netns exec pod-b ss -Hltn 'sport = :18515' | grep -q . && break
-		sleep 0.1
-	done
+	soon 'the server of ib_write_bw listens in pod-b' server_listens
 	show ip netns exec pod-a ib_write_bw -d "$1" -D 1 -F "$3"
 	wait "$server" || broken "the server failed: $(tail -n 3 /tmp/server.log)"
 }
@@ -119,10 +127,8 @@ second_act() {
 	attach fabric-bond pod-a
 	attach fabric-bond pod-b
 	show ip -n pod-a -brief link show
-	for ((i = 0; i < 100; i++)); do
-		[[ $(ip netns exec pod-a cat /sys/class/net/net1p{0,1}/carrier) == $'1\n1' ]] && break
-		sleep 0.1
-	done
+	both_ports() { [[ $(ip netns exec pod-a cat /sys/class/net/net1p{0,1}/carrier) == $'1\n1' ]]; }
+	soon 'both ports of the bond in pod-a have carrier' both_ports
 
 	step '9. The cable of the active port is pulled while they ping each other'
 	ip netns exec pod-a ping -n -i 0.05 -c 80 "$(address pod-b)" >/tmp/ping.log 2>&1 &
@@ -146,10 +152,7 @@ second_act() {
 	step '10. A whole port each, with its RDMA device: the node goes to exclusive mode, which it can while it has no pods'
 	ip netns del pod-a
 	ip netns del pod-b
-	for ((i = 0; i < 50; i++)); do
-		rdma system set netns exclusive 2>/dev/null && break
-		sleep 0.1
-	done
+	soon 'the RDMA subsystem is in exclusive mode' rdma system set netns exclusive
 	show rdma system
 	ip link set ib0 up
 	ip link set ib1 up
@@ -172,12 +175,8 @@ second_act() {
 	detach whole-port-any pod-b
 	carrier ib0 ib1 ib2
 	show rdma link
-	for ((i = 0; i < 50; i++)); do
-		shape >/tmp/after.json
-		cmp -s /tmp/before.json /tmp/after.json && break
-		sleep 0.1
-	done
-	diff /tmp/before.json /tmp/after.json || broken 'the host has other links than before'
+	as_before() { shape | diff /tmp/before.json -; }
+	soon 'the host has the same links as before' as_before
 	fact 'name, address, MTU and flags of each port are what they were'
 	nothing_left
 }

@@ -7,8 +7,9 @@ mod infiniband;
 mod refused;
 mod virtual_function;
 
-use crate::fabric::{run, run_exclusive};
-use common::netlink::{Rdma, Socket};
+use crate::fabric::{run, run_exclusive, soon};
+use cni_ipoib::intent::is_made_by_software;
+use common::netlink::{NetnsMode, Rdma, Socket};
 use nix::sys::utsname::uname;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -105,10 +106,28 @@ fn changed_by_its_pod(node: &Node, link: &str) {
         // The link that keeps its alias has the group 7 with it. The other alias is not UTF-8.
         if dies {
             pod.ip("link set net1 alias x\u{fffd}");
-            pod.die();
+            die(node, &pod);
         }
         pod.detach(&conf, "net1");
     }
+}
+
+/// Ends the namespace of a pod with one whole link. Returns when the link and its RDMA device are on the node.
+///
+/// DEL, GC and the collector wait five seconds for the kernel, and then fail: the caller must repeat the call.
+fn die(node: &Node, pod: &Pod<'_>) {
+    let returns_device = Socket::<Rdma>::open().unwrap().netns_mode().unwrap() == NetnsMode::Exclusive;
+    let (links, devices) = hardware(node);
+    let complete = (links + 1, devices + usize::from(returns_device));
+    pod.die();
+    soon("the kernel has put the link back", || hardware(node) == complete);
+}
+
+/// The number of whole links on the node, and of RDMA devices.
+fn hardware(node: &Node) -> (usize, usize) {
+    let links = node.links();
+    let whole = links.iter().filter(|link| !is_made_by_software(link));
+    (whole.count(), devices_of_node().len())
 }
 
 /// A network that moves `link` itself into the pod.

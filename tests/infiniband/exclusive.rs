@@ -12,6 +12,7 @@ use common::cni::Attachment;
 use common::netlink::{Creator, Rdma, Socket};
 use common::rdma::Sysfs;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 use tests::{Conf, Node, Pod, json, traces::assert_same};
 
 /// The names of the RDMA devices that are visible in the pod.
@@ -153,8 +154,15 @@ fn del_restores_the_name_of_a_dead_pods_rdma_device() {
         move_device(node, &pod, "ib1", Some("rdma0"));
         assert_eq!(devices_of_node(), ["softib0", "softib2"]);
         pod.die();
-        // Without a delay: DEL waits until the kernel has cleaned the namespace up.
-        pod.detach(&conf(node), "net1");
+        // Without a delay: DEL waits until the kernel has cleaned the namespace up. If it waits in vain, a runtime
+        // repeats it.
+        let conf = conf(node);
+        soon("DEL has returned the device", || {
+            let del = pod.call("DEL", &conf, "net1").run();
+            let waited = del.took >= Duration::from_secs(5);
+            assert!(del.status.success() || waited, "DEL did not wait: {del}");
+            del.status.success()
+        });
         assert_eq!(devices_of_node(), ["softib0", "softib1", "softib2"]);
         assert!(node.traces(&[]).attachments.is_empty());
     });
@@ -174,6 +182,9 @@ fn gc_returns_the_rdma_device_of_a_running_and_of_a_dead_pod() {
             }
             if dies {
                 pod.die();
+                soon("the kernel has put the device back", || {
+                    devices_of_node().len() == 3
+                });
             }
             node.gc(&conf(node), &[]).done();
             assert_eq!(

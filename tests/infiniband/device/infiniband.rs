@@ -2,8 +2,8 @@
 //! An `IPoIB` link of an HCA in a pod.
 
 use super::{
-    changed_by_its_pod, devices, devices_of_node, in_both_modes, unchanged, whole_link, with_default_sysctls,
-    with_settings,
+    changed_by_its_pod, devices, devices_of_node, die, in_both_modes, unchanged, whole_link,
+    with_default_sysctls, with_settings,
 };
 use crate::fabric::{address, network, plain, reaches, run_exclusive, soon, with_functions};
 use crate::rdmanet_node::node_output;
@@ -189,7 +189,7 @@ fn a_link_gets_its_guid_back_from_a_pod_that_changed_it() {
                 pod.ip(&format!("link set net1 address {}", HwAddress::new(bytes)));
                 assert_ne!(pod.link("net1").address, own);
                 if dies {
-                    pod.die();
+                    die(node, &pod);
                 }
                 pod.detach(&conf, "net1");
             });
@@ -197,11 +197,11 @@ fn a_link_gets_its_guid_back_from_a_pod_that_changed_it() {
     });
 }
 
-/// Attaches a pod to `ib1` and ends its namespace.
+/// Attaches a pod to `ib1` and ends its namespace. Returns when the link is on the node.
 fn dead<'n>(node: &'n Node, conf: &tests::Conf) -> Pod<'n> {
     let pod = node.pod();
     pod.attach(conf, "net1");
-    pod.die();
+    die(node, &pod);
     pod
 }
 
@@ -225,7 +225,7 @@ fn a_child_that_the_pod_created_on_its_link_does_not_stay_on_the_node() {
                 pod.attach(&conf, "net1");
                 pod.ip(&format!("link add link net1 name {name} type ipoib pkey 0x8001"));
                 if dies {
-                    pod.die();
+                    die(node, &pod);
                 }
                 pod.detach(&conf, "net1");
                 if !dies {
@@ -251,7 +251,7 @@ fn lost<'n>(node: &'n Node, conf: &tests::Conf) -> (Pod<'n>, Collector, DeadAtta
     let pod = node.pod();
     let add = pod.call("ADD", conf, "net1").env("CNI_ARGS", POD_ARGS).run();
     pod.keep(conf, "net1", &add.result());
-    pod.die();
+    die(node, &pod);
     let collector = Collector::start(node);
     let mut dead = collector.dead();
     assert_eq!(dead.len(), 1, "{dead:?}");
@@ -317,13 +317,6 @@ fn a_late_del_does_not_take_a_link_from_the_next_pod() {
         with_settings(node, "ib1", 4092, || {
             let conf = whole_link(node, "ib1");
             let late = dead(node, &conf);
-            soon("the kernel has put the link back", || {
-                node.links()
-                    .iter()
-                    .filter(|link| link.address.port_guid().is_some())
-                    .count()
-                    == 3
-            });
             let pod = node.pod();
             pod.attach(&conf, "net1");
             late.detach(&conf, "net1");
@@ -345,7 +338,6 @@ fn an_add_for_another_link_changes_no_link_of_a_dead_pod() {
                     .filter(|link| link.address.port_guid().is_some())
                     .collect::<Vec<_>>()
             };
-            soon("the kernel has put the link back", || returned().len() == 3);
             let before = returned();
             // In exclusive mode the kernel creates the link again, and ib1 is the first free name.
             assert!(
@@ -371,14 +363,8 @@ fn two_links_that_the_kernel_swapped_get_their_names_back() {
             for (pod, conf) in pods.iter().zip(&confs) {
                 pod.attach(conf, "net1");
             }
-            pods[1].die();
-            soon("the second link is back", || {
-                node.links().iter().filter(|l| l.name != "lo").count() > 3
-            });
-            pods[0].die();
-            soon("the first link is back", || {
-                node.links().iter().filter(|l| l.name != "lo").count() > 4
-            });
+            die(node, &pods[1]);
+            die(node, &pods[0]);
             for (pod, conf) in pods.iter().zip(&confs) {
                 pod.detach(conf, "net1");
             }

@@ -2,7 +2,7 @@
 //! A network that describes its master: pods are spread over the ports that fit, and a refusal names every port with
 //! its reason.
 
-use crate::fabric::{address, cable, network, reaches, run};
+use crate::fabric::{address, cable, network, reaches, run, soon};
 use common::rdma::Guid;
 use std::thread;
 use tests::{Conf, Node, Pod, Value, json, traces::assert_same};
@@ -125,7 +125,12 @@ fn a_dead_pod_counts_towards_the_load_of_a_port_until_its_del() {
         let (dead, living, last) = (node.pod(), node.pod(), node.pod());
         dead.attach(&conf, "net1");
         assert_eq!(port_of(node, &dead), "ib0");
+        let ours = node.links().len();
         dead.die();
+        // A later DEL waits for the child for one second, and succeeds without it.
+        soon("the kernel puts the child back", || {
+            node.links().len() == ours + 1
+        });
         living.attach(&conf, "net1");
         assert_eq!(port_of(node, &living), "ib1");
         dead.detach(&conf, "net1");

@@ -236,7 +236,12 @@ fn del_and_gc_find_a_child_that_the_pod_moved_into_a_namespace_of_its_own() {
             node.ip(&format!("netns add {inner}"));
             pod.ip(&format!("link set net1 netns {inner}"));
             node.ip(&format!("-n {inner} link set net1 alias mine"));
+            let ours = node.links().len();
             node.ip(&format!("netns del {inner}"));
+            // DEL and GC wait for the child for one second, and succeed without it.
+            soon("the kernel puts the child back", || {
+                node.links().len() == ours + 1
+            });
             if by_gc {
                 node.gc(&conf, &[]).done();
             } else {

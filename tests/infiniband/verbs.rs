@@ -10,13 +10,13 @@ use tests::{Pod, json};
 #[track_caller]
 pub(crate) fn write_bandwidth(client: (&Pod<'_>, &str), server: (&Pod<'_>, &str), target: &str) {
     thread::scope(|scope| {
-        let words = format!("40 ib_write_bw -d {} -F -n 100", server.1);
+        let words = format!("300 ib_write_bw -d {} -F -n 100", server.1);
         let serving = scope.spawn(move || server.0.exec("timeout", &words));
         soon("the server listens", || {
             let listening = server.0.exec("ss", "-Hltn sport = :18515");
             !listening.stdout.is_empty() || serving.is_finished()
         });
-        let words = format!("30 ib_write_bw -d {} -F -n 100 {target}", client.1);
+        let words = format!("240 ib_write_bw -d {} -F -n 100 {target}", client.1);
         let output = client.0.exec("timeout", &words);
         let other_end = serving.join().unwrap();
         let text = String::from_utf8_lossy(&output.stdout);

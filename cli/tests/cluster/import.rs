@@ -154,7 +154,7 @@ async fn versions(site: &Site) -> Vec<(String, Option<String>)> {
 fn all_of(node: &Member, pool: &str) -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     for i in 0..100 {
-        let answer = node.call("ADD", pool, &Attachment::of(&format!("p{i}")));
+        let answer = node.add_in_time(pool, &Attachment::of(&format!("p{i}")), |_| false);
         if !answer.status.success() {
             assert!(answer.stdout.contains("exhausted"), "{}", answer.stdout);
             return all;

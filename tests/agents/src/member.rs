@@ -408,7 +408,12 @@ impl Member {
     }
 
     /// Calls ADD. Repeats it while its time was too short and its error is not `expected`.
-    fn add_in_time(&self, pool: &str, attachment: &Attachment, expected: impl Fn(&Value) -> bool) -> Answer {
+    pub fn add_in_time(
+        &self,
+        pool: &str,
+        attachment: &Attachment,
+        expected: impl Fn(&Value) -> bool,
+    ) -> Answer {
         let deadline = Instant::now() + LIMIT;
         loop {
             let answer = self.call("ADD", pool, attachment);

@@ -183,10 +183,18 @@ async fn collection_continues_after_agent_and_collector_were_killed() {
     // So that the directory is there when the others have gone.
     let _last = Named::new("killed-last");
     host.pod(&site, "lost", &lost).await;
+    // The agent starts before the collector, and may have logged its absence.
+    let absent = || node.log().matches("no collector listens").count();
+    let mut before = 0;
+    until("the agent reaches the collector", async || {
+        before = absent();
+        node.log().matches("the collector answers").count() >= before
+    })
+    .await;
     host.collector.kill();
     drop(lost);
     site.remove_pod("lost").await;
-    node.wait_log("no collector listens");
+    until("the agent misses the collector", async || absent() > before).await;
     node.kill();
     host.start_collector();
     node.start();

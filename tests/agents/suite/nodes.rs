@@ -173,7 +173,7 @@ async fn a_returning_node_serves_a_new_namespace_only_after_it_has_compared_its_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reregistered_node_keeps_the_blocks_and_addresses_in_its_pool_file() {
-    let flags = ["--quarantine", "30s"];
+    let flags = ["--quarantine", "120s"];
     let site = Site::with(&flags).await;
     let mut node = Member::running(&site.server, "a", &flags).await;
     let mut spec = simple("10.1.0.0/24");

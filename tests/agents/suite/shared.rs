@@ -119,7 +119,7 @@ async fn a_block_serves_other_nodes_while_some_of_its_addresses_rest() {
         assert!(given.insert(ip.clone()), "{ip} is allocated twice");
     }
     // Only the resting addresses are left.
-    assert!(!other.call("ADD", "rail0", &pod(14)).status.success());
+    other.refused("rail0", &pod(14), &[11, 110, 118], &["every block has an owner"]);
     site.edit("rail0", json!({ "spec": { "cooldownSeconds": 0 } }))
         .await;
     for i in 14..17 {

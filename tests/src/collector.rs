@@ -12,7 +12,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// How long the process may take to listen.
-const START: Duration = Duration::from_secs(30);
+const START: Duration = Duration::from_secs(120);
 
 /// `CNI_ARGS` of a pod as kubelet's runtime sends them.
 pub const POD_ARGS: &str =

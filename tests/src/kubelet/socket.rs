@@ -50,7 +50,7 @@ impl Kubelet {
         let start = Instant::now();
         while !Path::new(SOCKET).exists() {
             let ended = self.child.try_wait().unwrap();
-            let late = start.elapsed() > Duration::from_secs(20);
+            let late = start.elapsed() > Duration::from_secs(120);
             assert!(ended.is_none() && !late, "no {SOCKET}: {ended:?}");
             std::thread::sleep(Duration::from_millis(10));
         }

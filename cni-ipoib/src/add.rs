@@ -140,7 +140,7 @@ fn clear_earlier(context: &mut AddContext<'_>, entry: &mut Entry) -> Result<(), 
         identity: &Identity::read(context.call),
     };
     take_down(&caller, &target, Some(entry))?;
-    Ok(entry.clear()?)
+    Ok(entry.forget()?)
 }
 
 /// Plans the interface, writes the intent, and makes the interface.

@@ -250,16 +250,10 @@ impl Journal {
                 .map_err(|e| io_error("open", &path, e))?;
             drop(passage);
             let left = deadline.saturating_duration_since(Instant::now());
-            match flock(&file, Share::Exclusive, left) {
-                Ok(()) => {}
-                Err(LockError::Held { .. }) => return Err(Error::Busy(attachment.clone())),
-                Err(LockError::Io(e)) => return Err(io_error("lock", &path, e)),
-            }
             // The last owner may have removed the file while this call waited.
-            if !matches!(current(&file, &path), Ok(Some(_))) {
+            let Some(entry) = self.locked(attachment, file, left)? else {
                 continue;
-            }
-            let entry = self.read(&path, file)?;
+            };
             if !entry.running.is_some_and(Running::is_alive) {
                 return Ok(entry);
             }
@@ -269,6 +263,20 @@ impl Journal {
             }
             drop(entry);
             sleep(POLL);
+        }
+    }
+
+    /// Locks the file of `attachment` within `wait` and reads it. `None` if it is not the attachment's file any more.
+    fn locked(&self, attachment: &Attachment, file: File, wait: Duration) -> Result<Option<Entry>, Error> {
+        let path = self.path(attachment);
+        match flock(&file, Share::Exclusive, wait) {
+            Ok(()) => {}
+            Err(LockError::Held { .. }) => return Err(Error::Busy(attachment.clone())),
+            Err(LockError::Io(e)) => return Err(io_error("lock", &path, e)),
+        }
+        match current(&file, &path) {
+            Ok(Some(_)) => self.read(&path, file).map(Some),
+            _ => Ok(None),
         }
     }
 
@@ -285,15 +293,25 @@ impl Journal {
         path.strip_prefix(self.state.join("attachments")).unwrap_or(path)
     }
 
-    /// Opens and locks the entry of `attachment` if it exists, without waiting.
+    /// Opens and locks the entry of `attachment` if it exists, without waiting. Creates none: its DEL may be removing it.
     ///
     /// # Errors
     /// [`Error::Busy`] if another process works on it now, [`Error::Io`].
     pub fn idle(&self, attachment: &Attachment) -> Result<Option<Entry>, Error> {
-        if self.path(attachment).exists() {
-            self.open_now(attachment).map(Some)
-        } else {
-            Ok(None)
+        let path = self.path(attachment);
+        let file = match OpenOptions::new().read(true).append(true).open(&path) {
+            Err(e) if [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory].contains(&e.kind()) => {
+                return Ok(None);
+            }
+            opened => opened.map_err(|e| io_error("open", &path, e))?,
+        };
+        let entry = self.locked(attachment, file, Duration::ZERO)?;
+        match entry {
+            // The call was killed, and the program it started is still running.
+            Some(entry) if entry.running.is_some_and(Running::is_alive) => {
+                Err(Error::Busy(attachment.clone()))
+            }
+            entry => Ok(entry),
         }
     }
 

@@ -76,8 +76,13 @@ impl Entry {
         Notes::of(&self.file).map_err(|e| io_error("open", &self.path, e))
     }
 
-    /// Empties the entry, once what an earlier ADD left is removed.
-    pub fn clear(&mut self) -> Result<(), Error> {
+    /// Empties the entry and removes its markers, once what an earlier ADD left is removed.
+    pub fn forget(&mut self) -> Result<(), Error> {
+        self.markers.unset_others(None)?;
+        self.clear()
+    }
+
+    fn clear(&mut self) -> Result<(), Error> {
         self.counted.unset();
         self.file
             .set_len(0)

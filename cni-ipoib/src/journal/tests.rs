@@ -155,7 +155,7 @@ fn a_new_intent_replaces_the_old_one() {
     entry.begin(other.clone()).unwrap();
     assert_eq!((&entry.intent, entry.done), (&Some(other), false));
     assert_eq!(fs::read_to_string(file(&dir)).unwrap().lines().count(), 1);
-    entry.clear().unwrap();
+    entry.forget().unwrap();
     assert_eq!(
         (&entry.intent, fs::metadata(file(&dir)).unwrap().len()),
         (&None, 0)

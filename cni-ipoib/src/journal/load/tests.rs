@@ -41,7 +41,7 @@ fn an_attachment_counts_from_its_intent_to_its_removal() {
     assert_eq!((loads, reads), (on(&[("ib0", 2), ("ib1", 1)]), 0));
     open(dir.path(), "other", "a").remove().unwrap();
     assert_eq!(used(dir.path()), on(&[("ib0", 1), ("ib1", 1)]));
-    open(dir.path(), "other", "b").clear().unwrap();
+    open(dir.path(), "other", "b").forget().unwrap();
     assert_eq!(used(dir.path()), on(&[("ib0", 1)]));
 }
 

@@ -125,3 +125,18 @@ fn an_extra_marker_of_a_killed_call_is_harmless() {
     fs::write(&file, json!({"not": "a record"}).to_string()).unwrap();
     assert!(none());
 }
+
+/// The next ADD may be refused, and warns of each marker that no intent explains.
+#[test]
+fn an_entry_whose_hardware_is_back_has_no_markers() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut entry = Journal::new(dir.path(), "fabric")
+        .open(&attachment("c1"))
+        .unwrap();
+    let markers = Markers::of(dir.path(), Path::new("fabric/c1@net1"));
+    entry.begin(taking(&Taken::ALL)).unwrap();
+    assert_eq!(markers.present().count(), Taken::ALL.len());
+    entry.forget().unwrap();
+    assert_eq!(markers.present().count(), 0);
+    assert_eq!(entry.intent, None);
+}

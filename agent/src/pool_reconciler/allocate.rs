@@ -13,8 +13,10 @@ use api::{BlockState, IpAddress, IpBlock};
 use block::owner::NodeIdentity;
 use common::cni::{Code, Error};
 use ipam::agent::{Reply, Request};
+use ipam::pool::PoolRanges;
 use ipam::range::{Family, bits};
 use std::net::IpAddr;
+use std::path::Path;
 use std::time::Duration;
 
 /// How long a pool that was found full is not listed again, even for plugins that can wait for other nodes.
@@ -269,6 +271,10 @@ impl PoolReconciler {
                     return Err(self.foreign(ip, &block));
                 }
                 Some(block) if free(&block) => return Ok(None),
+                // The plugin does not allocate it from the block. Its object names the pod that has it.
+                Some(block) if block.spec.owner.node == *me.node && self.withholds(ip).await? => {
+                    return Ok(None);
+                }
                 Some(block) if block.spec.owner.node == *me.node => return Ok(Some(Reply::Local)),
                 Some(block) => return Err(self.foreign(ip, &block)),
                 None => {
@@ -288,6 +294,17 @@ impl PoolReconciler {
             Code::TRY_AGAIN,
             format!("block {name} of {ip} changes hands; try again"),
         ))
+    }
+
+    /// Whether the file of this node reserves `ip`. If the spec does not, `ip` has an object, or had one a while ago.
+    async fn withholds(&self, ip: IpAddr) -> Result<bool, Error> {
+        let file = self.context.file().await.map_err(|e| {
+            self.context
+                .unanswered(format_args!("whether this node withholds {ip}"), &e)
+        })?;
+        let Some(file) = file else { return Ok(false) };
+        let ranges = PoolRanges::new(&file, Path::new("pool.json"))?;
+        Ok(ranges.listed_as_reserved(Family::of(ip)).contains(bits(ip)))
     }
 
     /// Claims the block of `ip`, which has no owner. Returns false if another node has claimed it meanwhile.

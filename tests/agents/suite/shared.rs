@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A pool whose blocks all have owners: nodes share blocks, and no address is allocated twice.
 
+use agents::member::error_of;
 use agents::pools::simple;
 use agents::{Attachment, Member, Site};
 use api::BlockState;
@@ -264,6 +265,17 @@ async fn a_pod_keeps_an_address_that_is_no_longer_reserved(site: &Site, nodes: &
         assert_eq!(given, ip);
     }
     site.edit("rail0", json!({ "spec": { "reserved": [] } })).await;
+    // Another pod that requests one learns that it is in use, also on the node whose block it lies in.
+    for node in nodes {
+        for ip in statics {
+            let asking = Attachment::of("another").asking(ip);
+            until("the address is refused as one in use", async || {
+                error_of(&node.call("ADD", "rail0", &asking))["code"] == 111
+            })
+            .await;
+            node.del("rail0", &asking);
+        }
+    }
     let mut given: BTreeSet<String> = statics.map(str::to_owned).into();
     for i in 0..60 {
         let ip = nodes[0]

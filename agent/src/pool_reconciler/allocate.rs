@@ -375,3 +375,6 @@ impl PoolReconciler {
         )
     }
 }
+
+#[cfg(test)]
+mod tests;

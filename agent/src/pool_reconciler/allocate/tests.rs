@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Requests for addresses by name.
+
+use super::super::testing::{
+    address_object, answer_with_block, asked, file_of_earlier_boot, own_block, refusal, registered_node,
+    replace_file,
+};
+use super::*;
+use ipam::agent::Verb;
+
+/// The answer to a request for 10.1.0.5, which lies in this node's block and has an object of another pod. The file reserves
+/// `reserved`, and the spec does not.
+async fn answer_of_owner(reserved: &[&str]) -> Result<Reply, Error> {
+    let object = address_object("10.1.0.5", "c9", "b");
+    let (context, target, _dir) = registered_node(move |uri| {
+        if uri.contains("/ipaddresses/") {
+            (200, object.clone())
+        } else if uri.contains("/ipaddresses") {
+            refusal(409)
+        } else {
+            answer_with_block(&own_block(), uri)
+        }
+    })
+    .await;
+    let accepted = target.accepted.as_ref().unwrap();
+    let mut file = file_of_earlier_boot(&context, accepted);
+    file.reserved = reserved.iter().map(|&ip| ip.to_owned()).collect();
+    replace_file(&context, &file).await;
+    let mut request = Request::new(Verb::Allocate, context.pool.clone());
+    request.ips = vec!["10.1.0.5".parse().unwrap()];
+    request.attachment = Some(asked("c1"));
+    let scope = RequestScope {
+        target: &target,
+        accepted,
+        pending: None,
+    };
+    let mut reconciler = PoolReconciler::new(context.agent.clone(), context.pool.clone());
+    Box::pin(reconciler.serve_allocate(scope, &request)).await
+}
+
+/// The plugin allocates an address of the node's block itself, but not a withheld one: it would ask again until its limit.
+#[tokio::test]
+async fn a_requested_address_that_the_node_withholds_is_refused_if_a_pod_has_it() {
+    assert_eq!(answer_of_owner(&[]).await.unwrap(), Reply::Local);
+    let refused = answer_of_owner(&["10.1.0.5"]).await.unwrap_err();
+    assert_eq!(refused.code, Code::ADDRESS_IN_USE, "{refused:?}");
+}

@@ -11,6 +11,9 @@ mod life;
 use crate::trace::{Process, Scope, Step, Victim};
 use crate::{Conf, Node, Pod, Snapshot, Version};
 use nix::sys::signal::Signal;
+use std::collections::BTreeSet;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 /// The interface in every pod of this module.
 pub const IFNAME: &str = "net1";
@@ -71,6 +74,31 @@ pub struct Faults<'n> {
     with_pod: Snapshot,
 }
 
+/// How long a link that came back may take until it has carrier.
+const CARRIER_WITHIN: Duration = Duration::from_secs(120);
+
+/// The names of the node's links with carrier.
+fn carriers(node: &Node) -> BTreeSet<String> {
+    let all = node.links().into_iter().filter(|link| link.carrier);
+    all.map(|link| link.name).collect()
+}
+
+/// Waits until these links have carrier. A whole port that comes back has it once it has joined its groups.
+fn await_carriers(node: &Node, expected: &BTreeSet<String>) {
+    let start = Instant::now();
+    loop {
+        let present = carriers(node);
+        if expected.is_subset(&present) {
+            return;
+        }
+        assert!(
+            start.elapsed() < CARRIER_WITHIN,
+            "{expected:?} had carrier, {present:?} have it"
+        );
+        sleep(Duration::from_millis(50));
+    }
+}
+
 impl<'n> Faults<'n> {
     /// Takes the current state of the node as the state that every cleanup must restore.
     pub fn new(node: &'n Node, conf: &'n Conf) -> Self {
@@ -79,6 +107,7 @@ impl<'n> Faults<'n> {
 
     /// Like [`Self::new`], where the first version's call is killed, and the second version cleans up.
     pub fn between(node: &'n Node, conf: &'n Conf, versions: [Version; 2]) -> Self {
+        let with_carrier = carriers(node);
         // The very first attachment of a version also creates directories.
         for version in versions {
             node.use_plugins(version);
@@ -86,6 +115,7 @@ impl<'n> Faults<'n> {
             first.attach(conf, IFNAME);
             first.detach(conf, IFNAME);
         }
+        await_carriers(node, &with_carrier);
         let bare = node.settled_snapshot(&[]);
         let pod = node.pod();
         let with_pod = node.settled_snapshot(&[&pod]);

@@ -37,9 +37,9 @@ pub const OUT_OF_TIME: [(&str, &str); 8] = [
     ),
 ];
 
-/// Codes of refusals that pass by themselves: no address is free yet (11, 110), the node does not know yet that it may use the pool
-/// (116), and ADD had no time (11, 119).
-const PASSING: [u64; 4] = [11, 110, 116, 119];
+/// Codes of refusals that pass by themselves: no address is free yet (11, 110), the node does not know yet that there is the pool
+/// (115) or that it may use it (116), and ADD had no time (11, 119).
+const PASSING: [u64; 5] = [11, 110, 115, 116, 119];
 
 /// The error document of a call that failed.
 pub fn error_of(answer: &Answer) -> Value {

@@ -183,14 +183,22 @@ fn find_master(
     let found = kernel
         .link(side, &name)
         .step(|| format!("look up master {name}"))?;
-    found.ok_or_else(|| Error::MasterMissing {
-        name,
-        place: match side {
-            Side::Host => "on this node",
-            Side::Pod => "in the pod (linkInContainer is set)",
-        },
-        candidates: candidates(kernel, sysfs, side),
-    })
+    // A pod had named its interface so, and the kernel returned it. The pods of this network would be on its port.
+    let is_of_pod = |link: &Link| side == Side::Host && mark::is_ours(link) && is_made_by_software(link);
+    let place = match (side, &found) {
+        (Side::Host, Some(link)) if is_of_pod(link) => {
+            "on this node: the interface of a pod that has ended has this name, until the DEL of that pod"
+        }
+        (Side::Host, _) => "on this node",
+        (Side::Pod, _) => "in the pod (linkInContainer is set)",
+    };
+    found
+        .filter(|link| !is_of_pod(link))
+        .ok_or_else(|| Error::MasterMissing {
+            name,
+            place,
+            candidates: candidates(kernel, sysfs, side),
+        })
 }
 
 /// The link with a hardware address: on Ethernet the permanent address, else the present one; on InfiniBand

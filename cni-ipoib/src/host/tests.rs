@@ -146,6 +146,32 @@ fn the_error_for_a_missing_master_lists_the_possible_ones() {
     assert_eq!(text(&Node::bare(), vec![ethernet(2, "eth0")], json!({})), bare);
 }
 
+/// A pod that has ended had given its interface the name of a link that another pod has.
+#[test]
+fn the_returned_interface_of_a_pod_is_no_master_by_its_name() {
+    let (node, mut links) = five_links();
+    let returned = child_of(
+        4,
+        Link {
+            alias: Some("rdmanet:fabric/c1@net1".to_owned()),
+            ..ipoib(40, "ib7", 0xffff)
+        },
+    );
+    links.push(returned);
+    let refused = text(&node, links.clone(), json!({"master": "ib7"}));
+    assert!(
+        refused
+            .starts_with("master \"ib7\" does not exist on this node: the interface of a pod that has ended"),
+        "{refused}"
+    );
+    // A link that an administrator made.
+    links.last_mut().unwrap().alias = None;
+    assert_eq!(
+        seen(&node, links, json!({"master": "ib7"})).unwrap().master.index,
+        40
+    );
+}
+
 #[test]
 fn a_failure_to_list_candidates_does_not_hide_the_error() {
     let (node, links) = five_links();

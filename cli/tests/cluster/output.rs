@@ -155,7 +155,7 @@ async fn the_commands_report_pools_blocks_and_a_duplicate_address() {
     assert_eq!(row, expected, "{}", pools.out);
     let one = ask(&["pools", "rail0"]);
     assert!(
-        one.out.contains("gateway none") && one.out.contains("Ready") && one.out.contains("/28"),
+        one.out.contains("no gateway") && one.out.contains("Ready") && one.out.contains("/28"),
         "{}",
         one.out
     );

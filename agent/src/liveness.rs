@@ -5,12 +5,6 @@
 //! nothing, since a pod that was deleted by force may still run. A Pod object that exists may get a new sandbox while the DEL of
 //! the old one is still to come, unless its phase is final. So the agent checks both, as long as the API server answers.
 
-use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt;
-
-/// The UID that a kubelet gives a static pod. The API server has it as an annotation, beside a UID of its own.
-const STATIC_UID: &str = "kubernetes.io/config.hash";
-
 /// The state of the network namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Namespace {
@@ -70,21 +64,6 @@ pub(crate) fn conclude(namespace: Namespace, pod: &PodState) -> Conclusion {
         }
     };
     Conclusion::Unused(format!("{namespace}, {pod}"))
-}
-
-/// Whether `uid` is the UID by which the runtime knows `pod`.
-pub(crate) fn has_uid(pod: &Pod, uid: &str) -> bool {
-    pod.metadata.uid.as_deref() == Some(uid)
-        || pod.annotations().get(STATIC_UID).is_some_and(|hash| hash == uid)
-}
-
-/// The phase of `pod`, if no sandbox of it starts any more. The kubelet stops each pod with such a phase, whichever client wrote
-/// the phase, and accepts no update of a pod that it has finished.
-///
-/// Source: `UpdatePod` in `pkg/kubelet/pod_workers.go` of Kubernetes.
-pub(crate) fn final_phase(pod: &Pod) -> Option<&str> {
-    let phase = pod.status.as_ref()?.phase.as_deref();
-    phase.filter(|phase| matches!(*phase, "Succeeded" | "Failed"))
 }
 
 #[cfg(test)]

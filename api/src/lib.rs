@@ -2,7 +2,7 @@
 //! The objects of API group `rdmanet.io`, all cluster scoped, and the code about them that the agent, the controller, the
 //! command and the tests share. The manifests in `conf/crds` are generated from these types.
 //!
-//! The root module exports the types. `block_layout`, `accepted_pool`, `listing`, `sticky` and `convert` are pure.
+//! The root module exports the types. `block_layout`, `accepted_pool`, `listing`, `sticky`, `convert` and `pods` are pure.
 //! `requests` sends requests, each with its precondition and a `deadline`. `client`, `http`, `inputs`, `process`,
 //! `recorder`, `metrics` and `supervisor` serve both daemons.
 //!
@@ -21,7 +21,7 @@
 //! address address_space pool            | the objects
 //! block flags selector
 //! metrics
-//! block_layout cel deadline inputs links quarantine supervisor
+//! block_layout cel deadline inputs links pods quarantine supervisor
 //! ```
 
 #![allow(
@@ -46,6 +46,7 @@ pub mod inputs;
 pub mod links;
 pub mod listing;
 pub mod metrics;
+pub mod pods;
 pub mod pool;
 pub mod process;
 pub mod quarantine;

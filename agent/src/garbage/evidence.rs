@@ -2,8 +2,8 @@
 //! The second source of evidence: what the API server has of a pod.
 
 use crate::agent::Agent;
-use crate::liveness::{final_phase, has_uid};
 use api::deadline::Deadline;
+use api::pods::{final_phase, uids};
 use api::requests::ApiError;
 use common::collector::PodId;
 use k8s_openapi::api::core::v1::Pod;
@@ -29,7 +29,7 @@ fn conclude(there: Option<&Pod>, pod: &PodId, replaced: bool) -> Option<String> 
         return Some("its network namespace is gone, and the API server has no Pod of its name".to_owned());
     };
     let uid = there.uid()?;
-    if !has_uid(there, &pod.uid) {
+    if !uids(there).any(|uid| uid == pod.uid) {
         return Some(format!(
             "its network namespace is gone, and the Pod of its name has the UID {uid} now"
         ));

@@ -10,11 +10,12 @@ mod sandboxes;
 use super::addresses::{Addresses, is_attachment, is_for};
 use super::context::{LocalUse, PoolContext, Target};
 use super::publish::{Publisher, without_lease};
-use crate::liveness::{Conclusion, Namespace, PodState, conclude, final_phase, has_uid};
+use crate::liveness::{Conclusion, Namespace, PodState, conclude};
 use api::accepted_pool::AcceptedPool;
 use api::block_layout::address_name;
 use api::convert::owner;
 use api::flags::DaemonFlags;
+use api::pods::{final_phase, uids};
 use api::requests::{ApiError, ReconcileError, Requests, WriteResult};
 use api::{AddressState, IpAddress};
 use block::owner::NodeIdentity;
@@ -304,7 +305,7 @@ impl GarbageCollector {
             Err(error) => PodState::Unknown(error.to_string()),
             Ok(None) => PodState::Gone,
             Ok(Some(pod)) => match (&stored.lease.sandbox.uid, pod.uid()) {
-                (Some(ours), Some(now)) if !has_uid(&pod, ours) => PodState::Replaced(now),
+                (Some(ours), Some(now)) if !uids(&pod).any(|uid| uid == ours) => PodState::Replaced(now),
                 (Some(_), Some(_)) => {
                     final_phase(&pod).map_or(PodState::Exists, |phase| PodState::Ended(phase.to_owned()))
                 }

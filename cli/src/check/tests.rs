@@ -113,7 +113,7 @@ fn an_address_object_of_a_gone_or_replaced_pod_is_a_leak() {
         ],
     );
     cluster.pods = [PodFacts {
-        uid: "another".into(),
+        uids: vec!["another".into()],
         ..pod("q", "a", "10.1.0.20")
     }]
     .into_iter()
@@ -461,10 +461,10 @@ fn an_address_that_only_a_block_of_its_pool_has_is_that_pools() {
 fn the_address_of_a_running_static_pod_is_no_leak() {
     let mut cluster = with(&[], &[address("rail0", "10.1.0.100", "a", "q")]);
     let mut mirror = pod("q", "a", "10.1.0.100");
-    mirror.uid = "mirror".to_owned();
+    mirror.uids = vec!["mirror".to_owned()];
     cluster.pods = [mirror.clone()].into_iter().collect();
     assert_eq!(kinds(&cluster), [(Severity::Warn, "leak", "10.1.0.100".into())]);
-    mirror.static_uid = Some("q-uid".to_owned());
+    mirror.uids.push("q-uid".to_owned());
     cluster.pods = [mirror].into_iter().collect();
     assert_eq!(problems(&cluster), []);
 }

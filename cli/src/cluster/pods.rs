@@ -4,6 +4,7 @@
 //! Working Group, § 5).
 
 use super::full_name;
+use api::pods::{final_phase, uids};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use serde::Deserialize;
@@ -11,19 +12,14 @@ use std::net::IpAddr;
 
 const STATUS: &str = "k8s.v1.cni.cncf.io/network-status";
 const NETWORKS: &str = "k8s.v1.cni.cncf.io/networks";
-/// The UID by which the kubelet and the runtime know a static pod. Its object has another UID (`ConfigHashAnnotationKey` in
-/// `pkg/kubelet/types/pod_update.go` of Kubernetes).
-const STATIC_UID: &str = "kubernetes.io/config.hash";
 
 /// A pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodFacts {
     /// `namespace/name`.
     pub name: String,
-    /// `metadata.uid`.
-    pub uid: String,
-    /// The UID by which the runtime knows a static pod.
-    pub static_uid: Option<String>,
+    /// `metadata.uid` and, of a static pod, the UID by which the runtime knows it.
+    pub uids: Vec<String>,
     /// Its node, if it has one.
     pub node: Option<String>,
     /// Whether it may hold addresses: a pod that has ended holds none, though its annotation stays.
@@ -67,17 +63,15 @@ impl PodFacts {
     /// The facts of `pod`.
     pub fn of(pod: &Pod) -> Self {
         let status = pod.status.as_ref();
-        let phase = status.and_then(|status| status.phase.as_deref());
         let annotation = |key: &str| pod.annotations().get(key).map(String::as_str);
         let interfaces: Vec<Interface> = annotation(STATUS)
             .and_then(|text| serde_json::from_str(text).ok())
             .unwrap_or_default();
         Self {
             name: full_name(pod),
-            uid: pod.uid().unwrap_or_default(),
-            static_uid: annotation(STATIC_UID).map(str::to_owned),
+            uids: uids(pod).map(str::to_owned).collect(),
             node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
-            is_running: !matches!(phase, Some("Succeeded" | "Failed")),
+            is_running: final_phase(pod).is_none(),
             since: status
                 .and_then(|status| status.start_time.as_ref())
                 .map(|time| time.0.to_string()),
@@ -86,9 +80,9 @@ impl PodFacts {
         }
     }
 
-    /// Whether `uid` is the UID by which the runtime knows this pod.
+    /// Whether the pod has this UID.
     pub fn has_uid(&self, uid: &str) -> bool {
-        self.uid == uid || self.static_uid.as_deref() == Some(uid)
+        self.uids.iter().any(|own| own == uid)
     }
 
     /// The interface that has `ip`.

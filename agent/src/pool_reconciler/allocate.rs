@@ -271,11 +271,10 @@ impl PoolReconciler {
                     return Err(self.foreign(ip, &block));
                 }
                 Some(block) if free(&block) => return Ok(None),
-                // The plugin does not allocate it from the block. Its object names the pod that has it.
-                Some(block) if block.spec.owner.node == *me.node && self.withholds(ip).await? => {
-                    return Ok(None);
+                Some(block) if block.spec.owner.node == *me.node => {
+                    // The plugin does not allocate a withheld address from the block. Its object names the pod that has it.
+                    return Ok((!self.withholds(ip).await?).then_some(Reply::Local));
                 }
-                Some(block) if block.spec.owner.node == *me.node => return Ok(Some(Reply::Local)),
                 Some(block) => return Err(self.foreign(ip, &block)),
                 None => {
                     let target = ClaimTarget {

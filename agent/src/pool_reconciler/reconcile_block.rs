@@ -148,8 +148,10 @@ impl BlockReconciler {
             .map(|block| block.name.clone());
         let names: BTreeSet<String> = in_file.chain(blocks.keys().cloned()).collect();
         let rest = self.context.agent.config.idle;
-        let allocatable = Allocatable::of(holdings.file.as_ref());
-        let surplus = self.idle.surplus(rest, target, holdings.file.as_ref(), &usage);
+        let allocatable = Allocatable::of(holdings.file.as_ref(), &usage);
+        let surplus = self
+            .idle
+            .surplus(rest, target, holdings.file.as_ref(), &allocatable);
         let mut refused = None;
         for name in behind(names, self.cut_at.take()) {
             let cidr = holdings
@@ -161,12 +163,11 @@ impl BlockReconciler {
                 .get(&name)
                 .and_then(cidr_of)
                 .or_else(|| BlockCidr::of(cidr?.cidr));
-            let used = usage.get(&name).copied().unwrap_or_default();
             let doomed = blocks.get(&name).is_some_and(is_being_deleted);
             let desired = if doomed {
                 Desired::Drain
             } else {
-                let has_free = cidr.is_some_and(|cidr| allocatable.free(cidr, used) > 0);
+                let has_free = cidr.is_some_and(|cidr| allocatable.free(&name, cidr) > 0);
                 let desired = desired_use(target, &name, cidr, has_free, surplus.contains(&name));
                 self.keep_if_unshareable(desired, cidr).await?
             };

@@ -191,12 +191,13 @@ impl UsageReporter {
         self.reports.forget_unless(&accepted.spec);
         let mine =
             |block: &IpBlock| block_record(block).owner == me && block.spec.state != BlockState::Shared;
-        let allocatable = Allocatable::of(Some(file));
+        let allocatable = Allocatable::of(Some(file), &usage);
         let mut refused = None;
         for (name, block) in blocks.iter().filter(|(_, block)| mine(block)) {
-            let used = usage.get(name).copied().unwrap_or_default();
-            let free = cidr_of(block).map_or(0, |cidr| allocatable.free(cidr, used));
-            let content = ReportedUse { used, free };
+            let content = ReportedUse {
+                used: allocatable.used(name),
+                free: cidr_of(block).map_or(0, |cidr| allocatable.free(name, cidr)),
+            };
             if !self.is_due(scope, name, content) {
                 continue;
             }

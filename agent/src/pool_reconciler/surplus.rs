@@ -4,9 +4,8 @@
 use super::allocatable::Allocatable;
 use super::context::Target;
 use api::block_layout::BlockCidr;
-use block::Usage;
 use ipam::pool::PoolFile;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 /// An active block that the node may not need.
@@ -44,9 +43,10 @@ impl IdleBlocks {
         rest: Duration,
         target: &Target,
         file: Option<&PoolFile>,
-        usage: &BTreeMap<String, Usage>,
+        allocatable: &Allocatable<'_>,
     ) -> BTreeSet<String> {
-        let idle_now: BTreeSet<String> = usage
+        let idle_now: BTreeSet<String> = allocatable
+            .usage
             .iter()
             .filter(|(_, used)| used.is_idle())
             .map(|(name, _)| name.clone())
@@ -62,7 +62,6 @@ impl IdleBlocks {
             let since = self.0.get(name);
             since.is_some_and(|since| since.elapsed() >= rest)
         };
-        let allocatable = Allocatable::of(Some(file));
         let mut surplus = BTreeSet::new();
         for layout in &accepted.layouts {
             let blocks = file
@@ -71,7 +70,7 @@ impl IdleBlocks {
                 .filter(|(_, cidr)| layout.has(*cidr))
                 .map(|(name, cidr)| Spare {
                     name,
-                    free: allocatable.free(cidr, usage.get(name).copied().unwrap_or_default()),
+                    free: allocatable.free(name, cidr),
                     rested: rested(name),
                 })
                 .collect::<Vec<_>>();

@@ -24,7 +24,7 @@ async fn free_beside_eight_leases(spec: &serde_json::Value, reserved: &[&str]) -
     let (holdings, usage) = context.holdings(&BTreeMap::new()).await.unwrap();
     let (name, cidr) = (&file.blocks[0].name, BlockCidr::of(file.blocks[0].cidr).unwrap());
     assert_eq!(usage[name].leased, 8);
-    let free = Allocatable::of(Some(&file)).free(cidr, usage[name]);
+    let free = Allocatable::of(Some(&file), &usage).free(name, cidr);
     assert_eq!(
         free_local(&accepted, Family::V4, holdings.file.as_ref(), &usage),
         free,
@@ -77,14 +77,17 @@ fn resting_addresses_are_not_free() {
     };
     let file = accepted.file(&writer, Some(Vec::new()), ipam::pool::Counters::default());
     let cidr = BlockCidr::of("10.1.0.16/28".parse().unwrap()).unwrap();
-    let used = |leased, resting| Usage {
-        leased,
-        resting,
-        ..Usage::default()
+    let free = |file, leased, resting| {
+        let used = Usage {
+            leased,
+            resting,
+            ..Usage::default()
+        };
+        let usage = BTreeMap::from([("b".to_owned(), used)]);
+        Allocatable::of(file, &usage).free("b", cidr)
     };
-    let allocatable = Allocatable::of(Some(&file));
-    assert_eq!(allocatable.free(cidr, used(0, 0)), 16);
-    assert_eq!(allocatable.free(cidr, used(2, 1)), 16 - 2 - 1);
-    assert_eq!(allocatable.free(cidr, used(15, 2)), 0);
-    assert_eq!(Allocatable::of(None).free(cidr, Usage::default()), 0);
+    assert_eq!(free(Some(&file), 0, 0), 16);
+    assert_eq!(free(Some(&file), 2, 1), 16 - 2 - 1);
+    assert_eq!(free(Some(&file), 15, 2), 0);
+    assert_eq!(free(None, 0, 0), 0);
 }

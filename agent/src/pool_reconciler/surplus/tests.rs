@@ -4,7 +4,9 @@
 use super::super::allocatable::free_local;
 use super::super::testing::{file_of_earlier_boot, refusal, registered_node};
 use super::*;
+use block::Usage;
 use ipam::range::Family;
+use std::collections::BTreeMap;
 
 fn spare(name: &str, free: u64) -> Spare<'_> {
     Spare {
@@ -52,7 +54,12 @@ async fn a_node_keeps_a_block_that_it_would_claim_again_for_its_free_addresses()
     let wanted = accepted.free_target(Family::V4);
     for reserved in [Vec::new(), vec!["10.1.0.16-10.1.0.24".to_owned()]] {
         file.reserved = reserved;
-        let surplus = IdleBlocks::default().surplus(Duration::ZERO, &target, Some(&file), &usage);
+        let surplus = IdleBlocks::default().surplus(
+            Duration::ZERO,
+            &target,
+            Some(&file),
+            &Allocatable::of(Some(&file), &usage),
+        );
         assert_eq!(surplus.len(), 1, "{surplus:?}");
         let mut left = usage.clone();
         left.retain(|name, _| !surplus.contains(name));

@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use tests::{Node, Value, json, traces::assert_same};
 
 /// The steps of a self-test without a peer, in this order.
@@ -233,6 +233,20 @@ fn each_fault_of_a_plugin_fails_the_step_that_tests_for_it() {
     });
 }
 
+/// A listener on `master` whose pod is attached, and its first line.
+fn listener_on(node: &Node, master: &str) -> (Child, String) {
+    let mut listener = command(node, &["--listen", "--master", master])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let stderr = listener.stderr.as_mut().unwrap();
+    BufReader::new(stderr).read_line(&mut line).unwrap();
+    (listener, line)
+}
+
 #[test]
 fn a_self_test_cleans_up_after_a_killed_self_test() {
     run(|node| {
@@ -248,15 +262,7 @@ fn a_self_test_cleans_up_after_a_killed_self_test() {
         killed.wait().unwrap();
         assert!(Path::new("/run/netns/rdmanet-selftest-a").exists());
         // The pod of a killed listener keeps its port in use, too.
-        let mut listener = command(node, &["--listen", "--master", "ib1"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        let mut stderr = BufReader::new(listener.stderr.take().unwrap());
-        stderr.read_line(&mut line).unwrap();
+        let (mut listener, line) = listener_on(node, "ib1");
         assert!(line.contains("listening"), "{line}");
         listener.kill().unwrap();
         listener.wait().unwrap();
@@ -273,15 +279,7 @@ fn a_self_test_cleans_up_after_a_killed_self_test() {
 #[test]
 fn a_listener_answers_the_self_test_of_another_node() {
     run_accelerated("0", |node| {
-        let mut listener = command(node, &["--listen", "--master", "ib1"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        let mut stderr = BufReader::new(listener.stderr.take().unwrap());
-        stderr.read_line(&mut line).unwrap();
+        let (mut listener, line) = listener_on(node, "ib1");
         let address = line.trim().rsplit(' ').next().unwrap().to_owned();
         let report = assert_sound(&selftest(node, &["--master", "ib0", "--peer", &address]));
         let passed = steps(&report, "ok");

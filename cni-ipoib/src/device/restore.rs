@@ -173,8 +173,8 @@ fn free_name(kernel: &mut dyn Kernel, name: &str, link: &Link, others: &[Hardwar
 }
 
 /// Whether `link`, on the host, is a child that the kernel returned from a pod, with the name it had there. The DEL of that pod
-/// finds it under any name. A child in creation has a temporary name. The host may have brought a returned child up, which then
-/// shows by its alias.
+/// finds it under any name. A child in creation has a temporary name. The host may have brought a returned child up: then its
+/// alias identifies it.
 fn is_returned_child(link: &Link) -> bool {
     link.kind.as_deref() == Some("ipoib") && link.parent.is_some() && (!link.up || is_ours(link))
 }

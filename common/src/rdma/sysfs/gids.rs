@@ -75,7 +75,7 @@ impl Sysfs {
     /// Whether a kernel module is loaded or built in; `None` if sysfs shows no modules at all.
     ///
     /// A module that is built in has a directory only if it has a parameter or a version (`param_sysfs_builtin` in
-    /// `kernel/params.c`). These two have neither, but register a class or a file.
+    /// `kernel/params.c`). `ib_uverbs` and `rdma_ucm` have neither, but register a class or a file.
     pub fn has_module(&self, name: &str) -> Option<bool> {
         let modules = self.root.join("module");
         let registers = match name {

@@ -185,12 +185,7 @@ fn never(range: &api::Range, subnet: IpNetwork) -> IntervalSet {
             all.push(Interval { first: last, last });
         }
     }
-    let gateway = match range.gateway.as_deref() {
-        Some("none") => None,
-        Some(text) => text.parse().ok(),
-        None => default_gateway(subnet),
-    };
-    all.extend(gateway.map(ipam::range::single));
+    all.extend(pools::gateway(range, subnet).map(ipam::range::single));
     all.into_iter().collect()
 }
 

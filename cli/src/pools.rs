@@ -4,10 +4,12 @@
 use crate::cluster::snapshot::{Block, Pool, Snapshot, condition_of, is_unread};
 use crate::output::{CommandError, Outcome, Output};
 use crate::table::{Table, wrapped};
-use api::{IpPoolSpec, condition};
+use api::{IpPoolSpec, Range, condition};
 use ipam::range::default_gateway;
+use ipnetwork::IpNetwork;
 use serde_json::{Value, json};
 use std::fmt::Write;
+use std::net::IpAddr;
 
 /// Shows all pools, one per line, or one pool with all details.
 ///
@@ -124,6 +126,15 @@ fn details(snapshot: &Snapshot, pool: &Pool) -> Output {
     }
 }
 
+/// The gateway of the pods of `range`, which has this subnet. `None` if they have none.
+pub fn gateway(range: &Range, subnet: IpNetwork) -> Option<IpAddr> {
+    match range.gateway.as_deref() {
+        Some("none") => None,
+        Some(text) => text.parse().ok(),
+        None => default_gateway(subnet),
+    }
+}
+
 /// The spec of a pool, as text.
 fn spec_text(pool: &Pool) -> String {
     let (mut text, spec) = (String::new(), &pool.object.spec);
@@ -136,12 +147,12 @@ fn spec_text(pool: &Pool) -> String {
                 end.as_deref().unwrap_or("its last")
             ),
         };
-        let default = range.subnet.parse().ok().and_then(default_gateway);
-        let gateway = range.gateway.clone().or_else(|| default.map(|ip| ip.to_string()));
-        let gateway = match gateway.as_deref() {
-            None | Some("none") => "no gateway".to_owned(),
-            Some(gateway) => format!("gateway {gateway}"),
-        };
+        let gateway = range
+            .subnet
+            .parse()
+            .ok()
+            .and_then(|subnet| gateway(range, subnet));
+        let gateway = gateway.map_or_else(|| "no gateway".to_owned(), |ip| format!("gateway {ip}"));
         let _ = writeln!(text, "  range     {}{limits}, {gateway}", range.subnet);
         if !range.exclude.is_empty() {
             let _ = writeln!(
@@ -165,7 +176,7 @@ fn spec_text(pool: &Pool) -> String {
 
 /// The keys of a spec that have no line of their own, with their values.
 fn rest_of(spec: &IpPoolSpec) -> Vec<String> {
-    // A spec without a value that JSON lacks is always an object.
+    // A spec is always an object in JSON.
     let all = serde_json::to_value(spec).unwrap_or_default();
     let all = all.as_object().into_iter().flatten();
     let rest = all.filter(|(key, _)| !["addressSpace", "ranges", "reserved"].contains(&key.as_str()));

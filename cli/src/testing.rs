@@ -5,7 +5,11 @@
 
 use crate::cluster::pods::PodFacts;
 use crate::cluster::snapshot::Snapshot;
+use common::cni::{Attachment, CniResult};
+use ipam::config::Space;
+use ipam::store::{Lease, Sandbox};
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// A pool of these ranges, accepted.
 pub(crate) fn pool(name: &str, ranges: &Value) -> Value {
@@ -18,6 +22,33 @@ pub(crate) fn pool(name: &str, ranges: &Value) -> Value {
             "lastTransitionTime": "2026-01-01T00:00:00Z",
         }] },
     })
+}
+
+/// The same pool with these further members of its spec, accepted too.
+pub(crate) fn pool_with(name: &str, ranges: &Value, more: &Value) -> Value {
+    let mut pool = pool(name, ranges);
+    for at in ["/spec", "/status/accepted"] {
+        let spec = pool.pointer_mut(at).unwrap().as_object_mut().unwrap();
+        spec.extend(more.as_object().unwrap().clone());
+    }
+    pool
+}
+
+/// The lease of an interface of a container, without an address.
+pub(crate) fn lease(container: &str, ifname: &str) -> Lease {
+    Lease {
+        owner: Attachment {
+            container_id: container.to_owned().try_into().unwrap(),
+            ifname: ifname.to_owned().try_into().unwrap(),
+        },
+        network: "rail0".to_owned(),
+        sandbox: Sandbox::default(),
+        api: Vec::new(),
+        space: Space::default(),
+        since: String::new(),
+        since_boot: Duration::ZERO,
+        result: CniResult::default(),
+    }
 }
 
 /// A block of 16 addresses that `node` has.

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
 use crate::args::{Args, ClusterCommand, Command};
-use crate::testing::{block, cluster, pod, with};
+use crate::testing::{block, cluster, lease, pod, with};
 use clap::Parser;
-use common::cni::{Attachment, CniResult, IpConfig};
-use ipam::store::{Lease, Sandbox};
+use common::cni::IpConfig;
 
 /// The answer of `rdmanet addresses ARGS`.
 fn asked(snapshot: &Snapshot, args: &[&str]) -> Output {
@@ -55,37 +54,19 @@ fn an_address_is_not_called_free_if_options_leave_out_pods() {
     assert_eq!(whole.text.trim_end(), whole.json["unallocated"]);
 }
 
-fn lease(ip: &str) -> Lease {
-    Lease {
-        owner: Attachment {
-            container_id: "c".to_owned().try_into().unwrap(),
-            ifname: "net1".to_owned().try_into().unwrap(),
-        },
-        network: "rail0".to_owned(),
-        sandbox: Sandbox::default(),
-        api: Vec::new(),
-        space: ipam::config::Space::default(),
-        since: String::new(),
-        since_boot: std::time::Duration::ZERO,
-        result: CniResult {
-            ips: vec![IpConfig {
-                address: ip.parse::<IpAddr>().unwrap().into(),
-                gateway: None,
-                interface: None,
-                probe: false,
-            }],
-            ..CniResult::default()
-        },
-    }
-}
-
 /// The leases of this machine, whose host name is the name of no Node.
 #[test]
 fn leases_of_a_machine_without_a_known_node_are_listed_for_no_node() {
-    let lease = crate::leases::NodeLease {
+    let mut lease = crate::leases::NodeLease {
         pool: Some("rail0".to_owned().try_into().unwrap()),
-        lease: lease("10.1.0.19"),
+        lease: lease("c", "net1"),
     };
+    lease.lease.result.ips = vec![IpConfig {
+        address: "10.1.0.19".parse::<IpAddr>().unwrap().into(),
+        gateway: None,
+        interface: None,
+        probe: false,
+    }];
     let cluster = cluster();
     let of_machine = |node| LocalLeases {
         intact: std::slice::from_ref(&lease),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
-use crate::testing::{address, block, cluster, pod, with};
+use crate::testing::{address, block, cluster, pod, pool_with, with};
 
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
@@ -128,12 +128,8 @@ fn the_state_of_a_block_decides_what_its_unallocated_addresses_are() {
 #[test]
 fn a_reserved_address_of_a_sticky_pool_is_also_for_the_pods_of_a_stateful_set() {
     for (sticky, is_named) in [("Never", false), ("StatefulSet", true)] {
-        let mut pool = crate::testing::pool("rail0", &serde_json::json!([{ "subnet": "10.1.0.0/24" }]));
-        for at in ["/spec", "/status/accepted"] {
-            let spec = pool.pointer_mut(at).unwrap();
-            spec["reserved"] = serde_json::json!(["10.1.0.128/28"]);
-            spec["sticky"] = sticky.into();
-        }
+        let more = serde_json::json!({ "reserved": ["10.1.0.128/28"], "sticky": sticky });
+        let pool = pool_with("rail0", &serde_json::json!([{ "subnet": "10.1.0.0/24" }]), &more);
         let pools = vec![serde_json::from_value(pool).unwrap()];
         let text = describe_unallocated(&Snapshot::of(pools, vec![], vec![]), ip("10.1.0.130"));
         assert!(text.contains("only to a pod that requests it"), "{text}");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
 use crate::cluster::snapshot::WORK;
-use crate::testing::{address, block, cluster, pod, with};
+use crate::testing::{address, block, cluster, pod, pool_with, with};
 
 fn kinds(snapshot: &Snapshot) -> Vec<(Severity, &'static str, String)> {
     problems(snapshot)
@@ -392,10 +392,11 @@ fn ten_thousand_nodes_with_a_hundred_thousand_pods_have_no_problem() {
 
 /// A pool of these ranges, with `fallback`.
 fn pool_with_fallback(name: &str, subnet: &str, fallback: &str) -> Pool {
-    let mut pool = crate::testing::pool(name, &json!([{ "subnet": subnet }]));
-    for at in ["/spec", "/status/accepted"] {
-        pool.pointer_mut(at).unwrap()["fallback"] = json!([fallback]);
-    }
+    let pool = pool_with(
+        name,
+        &json!([{ "subnet": subnet }]),
+        &json!({ "fallback": [fallback] }),
+    );
     Pool::of(serde_json::from_value(pool).unwrap())
 }
 

@@ -380,8 +380,9 @@ impl Snapshot {
         all
     }
 
-    /// The pool of an address on an interface of `network` on `node`. The network's definition decides. Of several pools that it
-    /// allocates from, and without a definition, the node's block decides, or else the only pool with such an address.
+    /// The pool of an address on an interface of `network` on `node`. It is one of those that the network's definition allocates
+    /// from: the pool of the node's block, or else the first one with such an address. Without a definition it is the pool of the
+    /// node's block, or else the only pool with such an address.
     pub fn pool_of(&self, ip: IpAddr, network: &str, node: Option<&str>) -> Option<&Pool> {
         let mut blocks = self
             .blocks_with(ip)

@@ -184,10 +184,7 @@ fn example() -> Map {
         serde_json::from_value(block).unwrap()
     });
     let ranges = json!([{ "subnet": "10.1.0.0/24", "exclude": ["10.1.0.200-10.1.0.222"] }]);
-    let mut object = crate::testing::pool("rail0", &ranges);
-    for at in ["/spec", "/status/accepted"] {
-        object.pointer_mut(at).unwrap()["reserved"] = json!(["10.1.0.128/29"]);
-    }
+    let object = crate::testing::pool_with("rail0", &ranges, &json!({ "reserved": ["10.1.0.128/29"] }));
     let pool = serde_json::from_value(object).unwrap();
     let mut cluster = Snapshot::of(vec![pool], blocks.into(), vec![]);
     cluster.pods = pods.into_iter().collect();

@@ -4,8 +4,6 @@
 use super::*;
 use crate::cluster::tests::client;
 use crate::testing::{address, orphaned, with};
-use common::cni::{Attachment, CniResult};
-use ipam::store::{Lease, Sandbox};
 use std::path::Path;
 
 const IP: &str = "10.1.0.16";
@@ -92,20 +90,7 @@ async fn a_bound_address_of_a_gone_node_is_not_released() {
 
 /// The lease of an interface of a container, in the store of `pool` on this machine.
 fn lease(pool: &str, container: &str, ifname: &str) -> Record {
-    let owner = Attachment {
-        container_id: container.to_owned().try_into().unwrap(),
-        ifname: ifname.to_owned().try_into().unwrap(),
-    };
-    let lease = Lease {
-        owner,
-        network: "rail0".to_owned(),
-        sandbox: Sandbox::default(),
-        api: Vec::new(),
-        space: ipam::config::Space::default(),
-        since: String::new(),
-        since_boot: std::time::Duration::ZERO,
-        result: CniResult::default(),
-    };
+    let lease = crate::testing::lease(container, ifname);
     let place = Place::of_pool(Path::new("/data"), &pool.to_owned().try_into().unwrap());
     Record::Lease(place, Box::new(StoredLease { lease, inode: 1 }))
 }

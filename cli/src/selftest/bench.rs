@@ -277,11 +277,9 @@ impl Bench {
         let mut left = self.remove_everything();
         let other = self.role.other();
         // If its lock is held, the other side runs.
-        let killed = other
-            .directory()
-            .exists()
-            .then(|| Self::open(options, other).ok());
-        if let Some(killed) = killed.flatten() {
+        if other.directory().exists()
+            && let Ok(killed) = Self::open(options, other)
+        {
             left.extend(killed.remove_everything());
             killed.close();
         }

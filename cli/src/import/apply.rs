@@ -143,11 +143,23 @@ fn replace(plugin: &mut Value, pool: &str, source: &str) -> bool {
         return false;
     };
     let mut new = json!({ "type": "rdma-ipam", "pool": pool });
-    if let Some(dns) = ipam.get("dns") {
-        new["dns"] = dns.clone();
+    for key in ["dns", "resolvConf"] {
+        if let Some(value) = ipam.get(key) {
+            new[key] = value.clone();
+        }
+    }
+    if needs_own_routes(&ipam["routes"]) {
+        new["routes"] = ipam["routes"].clone();
     }
     *ipam = new;
     true
+}
+
+/// Whether a route has a key that a route of a pool cannot have.
+fn needs_own_routes(routes: &Value) -> bool {
+    let routes = routes.as_array().into_iter().flatten();
+    let mut keys = routes.filter_map(Value::as_object).flat_map(|route| route.keys());
+    keys.any(|key| !matches!(key.as_str(), "dst" | "gw"))
 }
 
 fn write_error(doing: &str, error: &kube::Error) -> CommandError {

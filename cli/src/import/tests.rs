@@ -675,6 +675,26 @@ fn a_switched_network_configuration_keeps_its_other_settings() {
     assert_eq!(super::apply::switched(&before.to_string(), "p", "nv-ipam"), None);
 }
 
+/// A route of a pool has a destination and a gateway only.
+#[test]
+fn a_switched_network_keeps_the_settings_that_a_pool_cannot_have() {
+    let switched = |ipam: &Value| {
+        let config = json!({ "type": "bridge", "ipam": ipam }).to_string();
+        let text = super::apply::switched(&config, "p", "host-local").unwrap();
+        serde_json::from_str::<Value>(&text).unwrap()["ipam"].clone()
+    };
+    let plain = json!({ "dst": "10.8.0.0/16", "gw": "10.0.0.1" });
+    let own = json!({ "dst": "10.9.0.0/16", "mtu": 1400 });
+    assert_eq!(
+        switched(&json!({ "type": "host-local", "resolvConf": "/etc/pods.conf", "routes": [plain.clone()] })),
+        json!({ "type": "rdma-ipam", "pool": "p", "resolvConf": "/etc/pods.conf" })
+    );
+    assert_eq!(
+        switched(&json!({ "type": "host-local", "routes": [plain.clone(), own.clone()] })),
+        json!({ "type": "rdma-ipam", "pool": "p", "routes": [plain, own] })
+    );
+}
+
 #[test]
 fn the_json_of_a_dry_run_reports_no_change_as_done() {
     use crate::args::{Args, ClusterCommand, Command};

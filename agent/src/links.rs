@@ -141,12 +141,12 @@ fn is_of_link(message: &LinkMessage) -> bool {
 /// host for a moment.
 fn read(message: LinkMessage, scope: &LinkScope) -> Option<Link> {
     let link = netlink::Link::decode(message);
-    let counts = ports::is_hardware_or_bond(&link) && !link.is_representor();
+    let counts = ports::is_hardware_or_bond(&link) && !link.is_representor() || scope.names(&link);
     let active = match link.info {
         LinkInfo::Bond { active, .. } => active,
         _ => None,
     };
-    (counts || scope.names([link.name.as_str()])).then_some(Link {
+    counts.then_some(Link {
         name: link.name,
         enabled: link.up,
         up: link.oper_state == OperState::Up,

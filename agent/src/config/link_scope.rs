@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which links the condition is about.
 
+use common::netlink::Link;
 use glob::Pattern;
 use std::fmt;
 use std::str::FromStr;
@@ -30,14 +31,13 @@ pub enum LinkScopeError {
 }
 
 impl LinkScope {
-    /// Whether the scope names a link that has one of these names.
-    pub fn names<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> bool {
+    /// Whether the scope has a pattern for the name or for an altname of the link.
+    pub fn names(&self, link: &Link) -> bool {
         let Self::Named(patterns) = self else {
             return false;
         };
-        names
-            .into_iter()
-            .any(|name| patterns.iter().any(|pattern| pattern.matches(name)))
+        let mut names = std::iter::once(&link.name).chain(&link.altnames);
+        names.any(|name| patterns.iter().any(|pattern| pattern.matches(name)))
     }
 }
 

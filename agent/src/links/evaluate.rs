@@ -77,10 +77,7 @@ impl<'a> Evaluator<'a> {
     fn is_meant(&self, link: &Link) -> bool {
         match self.scope {
             LinkScope::Nothing => false,
-            LinkScope::Named(_) => {
-                let altnames = link.altnames.iter().map(String::as_str);
-                self.scope.names([link.name.as_str()].into_iter().chain(altnames))
-            }
+            LinkScope::Named(_) => self.scope.names(link),
             LinkScope::Rdma => {
                 is_hardware_or_bond(link)
                     && (self.carries_rdma(link)

@@ -8,7 +8,8 @@ use futures::FutureExt;
 use kube::runtime::reflector::store;
 use prometheus_client::registry::Registry;
 use rtnetlink::packet_route::link::{
-    BondMode, InfoBond, InfoData, InfoKind, LinkAttribute, LinkFlags, LinkInfo as Info, LinkLayerType, State,
+    BondMode, InfoBond, InfoData, InfoKind, LinkAttribute, LinkFlags, LinkInfo as Info, LinkLayerType, Prop,
+    State,
 };
 
 fn message(name: &str, layer: LinkLayerType, kind: Option<InfoKind>, up: bool) -> LinkMessage {
@@ -101,6 +102,16 @@ fn a_representor_is_watched_only_by_name() {
     assert!(!is_watched("pf0vf3", &LinkScope::Rdma));
     let by_name = "eth7".parse::<LinkScope>().unwrap();
     assert!(is_watched("pf0vf3", &by_name));
+}
+
+/// The condition counts such a link, so Events and metrics must know it.
+#[test]
+fn a_link_that_is_named_by_an_altname_is_watched() {
+    let mut vlan = message("eth0.7", LinkLayerType::Ether, Some(InfoKind::Vlan), true);
+    let names = vec![Prop::AltIfName("storage".to_owned())];
+    vlan.attributes.push(LinkAttribute::PropList(names));
+    assert_eq!(read(vlan.clone(), &LinkScope::Rdma), None);
+    assert!(read(vlan, &"storage".parse().unwrap()).is_some());
 }
 
 #[test]

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
+use common::netlink::LinkLayer;
 
 #[test]
 fn a_link_scope_is_printed_as_it_was_parsed() {
@@ -13,9 +14,15 @@ fn a_link_scope_is_printed_as_it_was_parsed() {
 #[test]
 fn link_patterns_match_names_and_keywords_match_none() {
     let named: LinkScope = "ib*, bond0".parse().unwrap();
-    assert!(named.names(["ib7"]) && named.names(["bond0"]) && named.names(["eth0", "ib7"]));
-    assert!(!named.names(["eth0"]) && !named.names(["bond01"]));
-    assert!(!LinkScope::Rdma.names(["ib0"]) && !LinkScope::Nothing.names(["ib0"]));
+    let link = |name: &str, altnames: &[&str]| {
+        let mut link = Link::new(1, name, LinkLayer::Ethernet);
+        link.altnames = altnames.iter().map(|&altname| altname.to_owned()).collect();
+        link
+    };
+    let of = |name| link(name, &[]);
+    assert!(named.names(&of("ib7")) && named.names(&of("bond0")) && named.names(&link("eth0", &["ib7"])));
+    assert!(!named.names(&of("eth0")) && !named.names(&of("bond01")));
+    assert!(!LinkScope::Rdma.names(&of("ib0")) && !LinkScope::Nothing.names(&of("ib0")));
 }
 
 #[test]

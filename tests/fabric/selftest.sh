@@ -387,16 +387,17 @@ sa_delay_cases() {
 }
 
 shortened_delay() {
-	local start=$SECONDS client
-	sa_delay 60000
-	saquery -C softib0 -t 90000 -s >/tmp/client 2>&1 &
+	local client
+	# The client gives up after five minutes, long before the first delay has passed.
+	sa_delay 3600000
+	saquery -C softib0 -t 300000 -s >/tmp/client 2>&1 &
 	client=$!
 	# saquery polls for the response (system call 7) after it has sent the query.
 	soon grep -q '^7 ' "/proc/$client/syscall" || { cat /tmp/client; kill "$client"; sa_delay 0; return 1; }
 	sa_delay 0
 	wait "$client"
 	cat /tmp/client
-	((SECONDS - start < 50)) && grep -q "Method/Attribute combination is not supported" /tmp/client
+	grep -q "Method/Attribute combination is not supported" /tmp/client
 }
 
 sa_delay() { echo "$1" >/sys/module/softib/parameters/sa_delay; }

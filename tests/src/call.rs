@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// The time limit of a call. kubelet's own limit is four minutes to start a sandbox, and two to stop it.
-pub(crate) const LIMIT: Duration = Duration::from_secs(90);
+pub(crate) const LIMIT: Duration = Duration::from_secs(240);
 
 /// A prepared call of a plugin.
 #[derive(Clone, Debug)]

@@ -183,12 +183,11 @@ impl Totals {
         let nodes: HashMap<&str, &str> = unshared
             .map(|block| (block.spec.cidr.as_str(), block.spec.owner.node.as_str()))
             .collect();
-        let of_pool = |address: &&IpAddress| {
-            address.spec.pool == accepted.name.as_str() && address.spec.state != AddressState::Orphaned
-        };
+        let of_pool = |address: &&IpAddress| address.spec.pool == accepted.name.as_str();
         for address in addresses.iter().map(Borrow::borrow).filter(of_pool) {
             let spec = &address.spec;
             let is_bound = spec.state == AddressState::Bound;
+            let is_orphaned = spec.state == AddressState::Orphaned;
             if is_bound {
                 self.keep_oldest(spec.since.clone());
             }
@@ -199,9 +198,10 @@ impl Totals {
             let Ok(ip) = spec.address.parse::<IpAddr>() else {
                 continue;
             };
-            self.excluded += u64::from(is_bound && is_excluded(accepted, ip));
+            // The machine of an orphaned address may still run.
+            self.excluded += u64::from((is_bound || is_orphaned) && is_excluded(accepted, ip));
             let family = self.of_mut(Family::of(ip));
-            family.used = family.used.saturating_add(1);
+            family.used = family.used.saturating_add(i64::from(!is_orphaned));
             family.claim(u128::from(!accepted.has_blocks() && is_allocatable(accepted, ip)));
         }
     }

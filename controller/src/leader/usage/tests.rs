@@ -102,6 +102,25 @@ fn reserved_addresses_in_use_do_not_exhaust_a_pool_without_blocks() {
     assert!(Usage::of(&accepted, &[], &addresses).is_exhausted);
 }
 
+/// Their machine may still run, so no node gets them before they are released.
+#[test]
+fn orphaned_addresses_of_a_pool_without_blocks_are_neither_in_use_nor_free() {
+    let accepted = pool(&json!({
+        "ranges": [{ "subnet": "10.1.0.0/29", "gateway": "none", "exclude": ["10.1.0.6"] }], "allocation": "PerAddress",
+    }));
+    let orphaned = |last: u8| {
+        let ip = format!("10.1.0.{last}");
+        address(&ip, &format!("{ip}/32"), "a", "Orphaned")
+    };
+    let mut addresses: Vec<IpAddress> = [1, 2, 3, 4].map(orphaned).into();
+    let numbers = Usage::of(&accepted, &[], &addresses);
+    assert_eq!((numbers.counters.used, numbers.counters.free), (0, 1));
+    addresses.extend([5, 6].map(orphaned));
+    let numbers = Usage::of(&accepted, &[], &addresses);
+    assert!(numbers.is_exhausted);
+    assert_eq!(numbers.excluded, 1);
+}
+
 #[test]
 fn an_excluded_block_is_not_counted_as_outside_the_ranges() {
     let accepted = pool(&json!({

@@ -78,6 +78,11 @@ impl ReconcileError {
     pub fn is_unanswered(&self) -> bool {
         matches!(self, Self::Api(error) if error.is_unanswered())
     }
+
+    /// Whether the API server refused a request.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::Api(ApiError::Rejected { .. }))
+    }
 }
 
 /// The result of a write that depends on an earlier read.

@@ -17,8 +17,10 @@ const INTERRUPTED_PAUSE: Duration = Duration::from_secs(1);
 pub(super) enum Round {
     /// Everything was done.
     Succeeded,
-    /// Some operation failed.
+    /// Some operation failed, and the API server may be the cause.
     Failed,
+    /// The API server refused some operation. It answers, so the other work goes on.
+    Refused,
     /// The round was interrupted by a plugin request. That proves nothing about the API server.
     Interrupted,
 }
@@ -26,8 +28,10 @@ pub(super) enum Round {
 /// The state from which the next pause follows.
 pub(super) struct Backoff {
     interval: Duration,
-    /// Rounds in a row that failed.
+    /// Rounds in a row that failed or were refused something.
     failures: u32,
+    /// The last of them was refused something.
+    refused: bool,
 }
 
 impl Backoff {
@@ -35,6 +39,7 @@ impl Backoff {
         Self {
             interval,
             failures: 0,
+            refused: false,
         }
     }
 
@@ -42,7 +47,10 @@ impl Backoff {
     pub(super) fn after(&mut self, round: Round, chance: f64) -> Duration {
         match round {
             Round::Succeeded => self.failures = 0,
-            Round::Failed => self.failures = self.failures.saturating_add(1),
+            Round::Failed | Round::Refused => {
+                self.failures = self.failures.saturating_add(1);
+                self.refused = round == Round::Refused;
+            }
             Round::Interrupted if self.failures == 0 => return self.interval.min(INTERRUPTED_PAUSE),
             Round::Interrupted => {}
         }
@@ -56,9 +64,10 @@ impl Backoff {
         pause.mul_f64(0.5 + chance)
     }
 
-    /// Whether a change ends the pause. A change reaches all agents at once, so it does not end the pause while rounds fail.
+    /// Whether a change ends the pause. A change reaches all agents at once, so it does not end the pause while rounds fail, unless
+    /// the API server answers.
     pub(super) fn may_wake(&self) -> bool {
-        self.failures == 0
+        self.failures == 0 || self.refused
     }
 }
 

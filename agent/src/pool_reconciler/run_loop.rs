@@ -110,7 +110,11 @@ impl RunLoop {
             Err(failure) => {
                 tracing::warn!(pool = %context.pool, error = %failure, "reconcile round failed");
                 context.agent.metrics.round_failed(&context.pool);
-                Round::Failed
+                if failure.is_refusal() {
+                    Round::Refused
+                } else {
+                    Round::Failed
+                }
             }
         }
     }

@@ -43,6 +43,17 @@ fn a_change_ends_a_pause_but_not_after_a_failed_round() {
     assert!(backoff.may_wake());
 }
 
+/// One refused object must not delay the work for others, such as a block that another process has just orphaned.
+#[test]
+fn a_change_ends_a_pause_after_a_refusal() {
+    let mut backoff = Backoff::new(TICK);
+    assert_eq!(backoff.after(Round::Refused, 0.5), TICK * 2);
+    assert_eq!(backoff.after(Round::Refused, 0.5), TICK * 4);
+    assert!(backoff.may_wake());
+    backoff.after(Round::Failed, 0.5);
+    assert!(!backoff.may_wake());
+}
+
 #[test]
 fn a_round_cut_short_for_a_plugin_runs_again_soon() {
     let mut backoff = Backoff::new(TICK);

@@ -113,7 +113,7 @@ fn drain(local: LocalBlock) -> Step {
 fn missing(me: &NodeIdentity, local: LocalBlock, usage: Usage) -> Step {
     match (me, local.mode) {
         (_, Mode::Shared) => Step::Remove,
-        _ if usage.is_idle() => Step::Remove,
+        _ if usage.is_idle() => Step::RemoveIfIdle,
         (_, Mode::Active) => drain(local),
         (NodeIdentity::Registered(me), mode) => {
             let to = BlockRecord::claimed(me);

@@ -62,6 +62,9 @@ pub(super) struct BlockReconciler {
     compared: HashSet<String>,
     /// The block at which the last round was interrupted.
     cut_at: Option<String>,
+    /// A block was removed from the file although leases may have addresses of it, and [`Self::take_removed`] has not returned that
+    /// yet.
+    removed: bool,
 }
 
 impl BlockReconciler {
@@ -76,6 +79,7 @@ impl BlockReconciler {
             proven: false,
             compared: HashSet::new(),
             cut_at: None,
+            removed: false,
             context,
         }
     }
@@ -108,6 +112,11 @@ impl BlockReconciler {
     /// If it has closed the blocks of the file, each block is closed until it is compared.
     pub(super) fn may_confirm(&self) -> bool {
         self.proven || self.closed
+    }
+
+    /// Whether a block was removed since the last call although leases may have addresses of it. These addresses need objects.
+    pub(super) fn take_removed(&mut self) -> bool {
+        std::mem::take(&mut self.removed)
     }
 
     /// Writes the content of the file except its blocks.
@@ -231,7 +240,9 @@ impl BlockReconciler {
                 return Ok(());
             }
             // The watch may lag.
-            if matches!(step, Step::Remove | Step::WriteFile(_)) && freshness == Freshness::Known {
+            let is_judged_by_object = matches!(step, Step::Remove | Step::WriteFile(_))
+                || step == Step::RemoveIfIdle && block.is_none();
+            if is_judged_by_object && freshness == Freshness::Known {
                 freshness = Freshness::Read;
                 continue;
             }
@@ -366,6 +377,7 @@ impl BlockReconciler {
             }
             (Step::Remove, ..) => {
                 let leased = self.leased_in(cidr).await?;
+                self.removed = true;
                 self.file.remove_block(name, Removal::Always).await?;
                 tracing::warn!(pool = %self.context.pool, block = name, leased, "removed a block that this node does not own any more");
             }

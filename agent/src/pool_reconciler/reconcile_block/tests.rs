@@ -287,3 +287,63 @@ async fn an_address_rests_although_the_api_server_refuses_its_object() {
         1
     );
 }
+
+/// The file of the node has the block, and the API server has lost it. ADD waits for the lock of the store while the agent finds the
+/// block idle.
+#[tokio::test]
+async fn a_lost_block_stays_in_the_file_if_it_gets_a_lease_before_it_is_removed() {
+    for has_lease in [false, true] {
+        let (context, target, _dir) = registered_node(|_| refusal(404)).await;
+        let file = file_of_earlier_boot(&context, target.accepted.as_ref().unwrap());
+        replace_file(&context, &file).await;
+        let name = file.blocks[0].name.clone();
+        let in_file = local_block(Some(&file), &name);
+        let me = context.agent.identity().unwrap();
+        let step = next(&me, None, in_file, Usage::default(), Desired::Keep);
+        if has_lease {
+            let made = context.agent.stores.with(&context.pool, |store| {
+                commit_lease(store, "c1", "10.1.0.3", false);
+                Ok(())
+            });
+            made.await.unwrap();
+        }
+        let about = BlockStep {
+            name: &name,
+            cidr: cell_of("10.1.0.0/28"),
+            asked: KernelClock.since_boot().unwrap(),
+            target: &target,
+            entry: Entry::of(in_file),
+        };
+        let mut reconciler = BlockReconciler::new(context.clone());
+        reconciler.take(about, None, step).await.unwrap();
+        let left = context.file().await.unwrap().unwrap().blocks.len();
+        assert_eq!(left, usize::from(has_lease));
+    }
+}
+
+/// The addresses of its leases need objects then.
+#[tokio::test]
+async fn the_removal_of_a_block_of_another_node_is_noted() {
+    let (context, target, _dir) = registered_node(|_| refusal(404)).await;
+    let file = file_of_earlier_boot(&context, target.accepted.as_ref().unwrap());
+    replace_file(&context, &file).await;
+    let name = file.blocks[0].name.clone();
+    let about = BlockStep {
+        name: &name,
+        cidr: cell_of("10.1.0.0/28"),
+        asked: KernelClock.since_boot().unwrap(),
+        target: &target,
+        entry: Entry::of(local_block(Some(&file), &name)),
+    };
+    let mut reconciler = BlockReconciler::new(context.clone());
+    assert!(!reconciler.take_removed());
+    reconciler
+        .take(about, Some(own_block()), Step::Remove)
+        .await
+        .unwrap();
+    assert!(context.file().await.unwrap().unwrap().blocks.is_empty());
+    assert_eq!(
+        [reconciler.take_removed(), reconciler.take_removed()],
+        [true, false]
+    );
+}

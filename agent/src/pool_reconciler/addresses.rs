@@ -182,7 +182,12 @@ impl Addresses {
         if let Some(view) = &mut self.shared {
             view.made(&address);
         }
-        self.use_if_noted(scope, ip, address).await
+        // Also an object with a holder is deleted: no pod has had the address yet.
+        if let Err(error) = self.require_noted(scope, ip).await {
+            let _ = api.delete(&address).await;
+            return Err(error);
+        }
+        Ok(address)
     }
 
     /// Writes a new version of a pre-existing object, so that a DELETE in flight misses its precondition.

@@ -9,7 +9,7 @@ use api::accepted_pool::AcceptedPool;
 use api::block_layout::BlockCidr;
 use api::convert::{node_ref, renewed};
 use api::requests::{ApiError, ReconcileError, Requests, WriteResult};
-use api::{AddressState, IpAddress};
+use api::{AddressState, Holder, IpAddress};
 use block::owner::NodeIdentity;
 use common::cni::{Attachment, Error};
 use ipam::agent::{AskedBy, Pod};
@@ -236,7 +236,7 @@ impl Publisher {
         if !leased.is_empty() {
             self.last_write = Some(Instant::now());
         }
-        let mut in_the_way = None;
+        let (mut in_the_way, mut refused) = (None, None);
         for some in leased.chunks(AT_ONCE) {
             let writes = some.iter().map(async |(ip, stored)| {
                 let object = match there.get(ip) {
@@ -251,21 +251,24 @@ impl Publisher {
                 match written {
                     Ok(true) => self.published.note(*ip, stored),
                     Ok(false) => in_the_way = Some(*ip),
-                    Err(e) => failure = Some(e),
+                    Err(e) if e.is_unanswered() => failure = Some(e),
+                    Err(e) => refused = refused.or(Some(e)),
                 }
             }
             failure.map_or(Ok(()), Err)?;
         }
-        Ok(in_the_way)
+        refused.map_or(Ok(in_the_way), Err)
     }
 
-    /// A new version of the object that names the pod of the lease. A holder that keeps the address stays.
+    /// A new version of the object that names the pod of the lease. A holder that is this pod stays. Another one may have been
+    /// promised the address before this node noted that it is reserved: the pod that has the address keeps it.
     fn claimed(&self, object: &IpAddress, lease: &Lease) -> IpAddress {
         let asked = of_lease(lease);
         let claimant = of_pod(&asked, lease);
         let mut object = renewed(object.clone());
         object.spec.attachment = Some(claimant.attachment());
         object.spec.pod = claimant.pod_ref();
+        object.spec.holder = object.spec.holder.filter(|holder| may_hold(holder, &claimant));
         if object.spec.state == AddressState::Kept {
             object.spec.state = AddressState::Bound;
             if let Some(NodeIdentity::Registered(me)) = self.context.agent.identity() {
@@ -390,19 +393,40 @@ async fn write(api: &Requests, object: &IpAddress) -> Result<bool, ReconcileErro
     Ok(matches!(written, WriteResult::Applied(_)))
 }
 
-/// Changes the existing object of this name to `object`, if it is `Kept` for the same holder. After a restore of etcd, it can name the
-/// node of an earlier pod of that holder.
+/// Changes the existing object of this name to `object`, if it is `Kept`: then no pod has the address but the one of this node. After
+/// a restore of etcd, the object can name the node of an earlier pod of its holder. It names another holder if that one was promised
+/// the address before this node noted that it is reserved. An agent may bind a kept address for its holder only (`conf/policies`), and
+/// change the holder in its own object.
 async fn bind_kept(api: &Requests, object: &IpAddress) -> Result<WriteResult<IpAddress>, ApiError> {
     let (there, wanted) = (api.get::<IpAddress>(&object.name_any()).await?, &object.spec);
-    let is_kept = |there: &IpAddress| {
-        let is_same = there.spec.pool == wanted.pool && there.spec.holder == wanted.holder;
-        is_same && there.spec.state == AddressState::Kept
-    };
+    let is_kept =
+        |there: &IpAddress| there.spec.pool == wanted.pool && there.spec.state == AddressState::Kept;
     let Some(mut kept) = there.filter(is_kept) else {
         return Ok(WriteResult::Conflict);
     };
+    let holder = kept.spec.holder.take();
     kept.spec.clone_from(wanted);
-    api.replace(&kept).await
+    if holder == wanted.holder {
+        return api.replace(&kept).await;
+    }
+    kept.spec.holder = holder;
+    let WriteResult::Applied(mut bound) = api.replace(&kept).await? else {
+        return Ok(WriteResult::Conflict);
+    };
+    let holder = std::mem::replace(&mut bound.spec.holder, wanted.holder.clone());
+    tracing::warn!(
+        pool = wanted.pool,
+        address = wanted.address,
+        ?holder,
+        "a pod of this node has an address that was kept for another pod, which gets another one"
+    );
+    api.replace(&bound).await
+}
+
+/// Whether the holder of an address is the pod of the claimant, as far as the lease names its pod.
+fn may_hold(holder: &Holder, claimant: &Claimant<'_>) -> bool {
+    let is_holder = |pod: &Pod| pod.namespace == holder.namespace && pod.name == holder.pod;
+    claimant.pod.as_ref().is_none_or(is_holder)
 }
 
 /// Why no object can be created for a taken address.

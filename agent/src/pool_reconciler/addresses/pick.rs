@@ -16,6 +16,10 @@ use std::time::{Duration, Instant};
 /// before the tries do. So the next search has fewer left, and the list comes in the end.
 const TRIES: u128 = 16;
 
+/// How many addresses a search passes over because the agent of their block has not noted yet that they are reserved, or because
+/// another process has just changed them. Each costs three requests.
+const UNUSABLE: usize = 8;
+
 /// How long the result of a search that found nothing is valid, at first and at most. An address that another node releases
 /// meanwhile is found that much later.
 const FULL: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
@@ -132,6 +136,7 @@ impl Addresses {
         numbers: Vec<u128>,
         claimant: &Claimant<'_>,
     ) -> Result<Option<IpAddress>, Error> {
+        let mut unusable = Vec::new();
         for number in numbers {
             match self.bind(scope, family.address(number), claimant).await {
                 Err(e) if e.code == Code::ADDRESS_IN_USE => *self.misses.entry(family).or_default() += 1,
@@ -139,10 +144,11 @@ impl Addresses {
                     self.misses.remove(&family);
                     return Ok(Some(address));
                 }
+                Err(e) if e.code == Code::TRY_AGAIN && unusable.len() < UNUSABLE => unusable.push(e),
                 Err(e) => return Err(e),
             }
         }
-        Ok(None)
+        unusable.into_iter().next().map_or(Ok(None), Err)
     }
 
     /// The seed of the claimant's order: a new one for each attempt. A pod that keeps its address has the same seed on every

@@ -71,8 +71,8 @@ fn kept_on(node: &str) -> Value {
     })
 }
 
-/// The response of an API server that has this object of [`IP`] and the pod `db-0`.
-fn answer_with_kept(kept: &Value, uri: &str) -> (u16, Value) {
+/// The response of an API server that has this object of [`IP`] and the pod `db-0`, and accepts each change of the object.
+fn answer_with_kept(kept: &Value, (uri, body): (&str, &Value)) -> (u16, Value) {
     let set = json!({ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "1", "controller": true });
     if uri.contains("/pods/") {
         let metadata =
@@ -83,20 +83,32 @@ fn answer_with_kept(kept: &Value, uri: &str) -> (u16, Value) {
         );
     }
     if uri.contains("/ipaddresses/") {
-        return (200, kept.clone());
+        let mut object = kept.clone();
+        if !body.is_null() {
+            object["spec"] = body["spec"].clone();
+        }
+        return (200, object);
     }
     refusal(409)
 }
 
 /// The last write for a lease of `db-0` on [`IP`], whose object is kept on `node`. `is_listed`: the object is one of this node.
 async fn write_for_kept(node: &str, is_listed: bool) -> Value {
-    let (kept, written) = (kept_on(node), Arc::new(Mutex::new(Value::Null)));
+    let mut stored = lease(1, vec![IP]);
+    stored.lease.sandbox.pod = Some("default/db-0".to_owned());
+    stored.lease.sandbox.uid = Some("living".to_owned());
+    writes_for_kept(stored, node, is_listed).await.pop().unwrap()
+}
+
+/// The writes for a lease on [`IP`], whose object is kept for `db-0` on `node`. `is_listed`: the object is one of this node.
+async fn writes_for_kept(stored: StoredLease, node: &str, is_listed: bool) -> Vec<Value> {
+    let (kept, written) = (kept_on(node), Arc::new(Mutex::new(Vec::new())));
     let (there, seen) = (kept.clone(), written.clone());
     let (context, target, _dir) = node_with(&[], move |uri, body| {
         if !body.is_null() {
-            *seen.lock().unwrap() = body.clone();
+            seen.lock().unwrap().push(body.clone());
         }
-        answer_with_kept(&there, uri)
+        answer_with_kept(&there, (uri, body))
     })
     .await;
     let accepted = accepted_pool(
@@ -104,9 +116,6 @@ async fn write_for_kept(node: &str, is_listed: bool) -> Value {
         &json!({ "ranges": [{ "subnet": "10.0.0.0/24" }], "reserved": ["10.0.0.0/28"], "sticky": "StatefulSet" }),
     )
     .unwrap();
-    let mut stored = lease(1, vec![IP]);
-    stored.lease.sandbox.pod = Some("default/db-0".to_owned());
-    stored.lease.sandbox.uid = Some("living".to_owned());
     let object = serde_json::from_value(kept).unwrap();
     let there = BTreeMap::from_iter(is_listed.then_some((IP, object)));
     let mut publisher = Publisher::new(context);
@@ -138,6 +147,34 @@ async fn a_kept_address_that_a_lease_has_is_bound_to_the_pod_of_the_lease_again(
 #[tokio::test]
 async fn an_address_kept_on_another_node_is_bound_to_the_pod_whose_lease_has_it() {
     assert_bound(&write_for_kept("other", false).await);
+}
+
+/// The address was kept for `db-0` before this node noted that it is reserved. An agent may bind it for its holder only, and then
+/// change the holder in its own object.
+#[tokio::test]
+async fn an_address_kept_for_another_pod_is_bound_to_the_pod_that_has_it() {
+    let plain = || {
+        let mut stored = lease(1, Vec::new());
+        stored.lease.sandbox.pod = Some("default/app".to_owned());
+        stored
+    };
+    let elsewhere = writes_for_kept(plain(), "other", false).await;
+    let holders: Vec<&Value> = elsewhere.iter().map(|object| &object["spec"]["holder"]).collect();
+    // The refused CREATE comes first.
+    assert_eq!(
+        holders,
+        [&Value::Null, &kept_on("n")["spec"]["holder"], &Value::Null]
+    );
+    let here = writes_for_kept(plain(), "n", true).await;
+    for last in [elsewhere.last(), here.last()] {
+        let spec = &last.unwrap()["spec"];
+        assert_eq!(spec["state"], "Bound");
+        assert_eq!(spec["node"], json!({ "node": "n", "nodeUID": "u" }));
+        assert_eq!(
+            (&spec["pod"]["name"], &spec["holder"]),
+            (&json!("app"), &Value::Null)
+        );
+    }
 }
 
 /// A publisher of a node with the block 10.1.0.0/28, and the addresses of the block. No object exists.

@@ -118,7 +118,8 @@ impl PoolReconciler {
         // This comes first because the next steps may fail.
         self.blocks.known_mut().forget_reported();
         let target = self.context.target(api)?;
-        if target.accepted.is_none() && self.context.file().await?.is_none() {
+        let has_blocks = !self.blocks.known().all().is_empty();
+        if target.accepted.is_none() && !has_blocks && self.context.file().await?.is_none() {
             let collected = self.collect_lost(&target, asked).await;
             self.context.agent.metrics.holds_nothing(&self.context.pool);
             self.context.agent.unreconciled.set(&self.context.pool, None);
@@ -180,6 +181,9 @@ impl PoolReconciler {
             Part::Claim if target.open => self.claims.claim_ahead(&mut self.blocks, target).await,
             Part::Claim => Ok(()),
             Part::Collect => {
+                if self.blocks.take_removed() {
+                    self.garbage.expect_missing_objects();
+                }
                 let proven = self.blocks.is_proven();
                 let publisher = self.blocks.publisher_mut();
                 self.garbage

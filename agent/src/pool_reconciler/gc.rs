@@ -58,6 +58,32 @@ fn is_of(pool: &str, address: &IpAddress, released: &Released) -> bool {
         })
 }
 
+/// The result of a comparison of this node's objects with its leases.
+#[derive(Default)]
+struct Compared {
+    /// Another process changed the object of a lease at the same time.
+    changed: bool,
+    /// The first refusal to renew the object of a lease.
+    unrenewed: Option<ReconcileError>,
+    /// The first refusal to release an object without a lease.
+    unfreed: Option<ReconcileError>,
+}
+
+/// Keeps the first refusal of the API server, because the other objects still have to be looked at. Returns any other failure.
+fn keep_refusal<T>(
+    first: &mut Option<ReconcileError>,
+    result: Result<T, ReconcileError>,
+) -> Result<Option<T>, ReconcileError> {
+    match result {
+        Ok(done) => Ok(Some(done)),
+        Err(error) if error.is_refusal() => {
+            first.get_or_insert(error);
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
 /// Frees leases whose pods are gone, and address objects that no lease has.
 pub(super) struct GarbageCollector {
     context: PoolContext,
@@ -73,6 +99,11 @@ impl GarbageCollector {
             observed: Observed::default(),
             problem: Some("its leases have not been compared with the API server yet".to_owned()),
         }
+    }
+
+    /// Notes that addresses of leases may have no objects: the next look lists the objects.
+    pub(super) fn expect_missing_objects(&mut self) {
+        self.observed.kept_as = None;
     }
 
     /// Frees what is proven unused, remembers what is suspect, and creates the missing objects of leases. Until every block of the
@@ -92,8 +123,11 @@ impl GarbageCollector {
             return Ok(());
         }
         self.observed.looked = Some(Instant::now());
-        self.release_ended(&target.api, target.accepted.as_ref(), addresses)
-            .await?;
+        let mut refused = None;
+        let released = self
+            .release_ended(&target.api, target.accepted.as_ref(), addresses)
+            .await;
+        keep_refusal(&mut refused, released)?;
         self.collect_leases(&target.api).await?;
         let last_write = publisher.last_write().max(addresses.last_write());
         if let Some(me) = self.context.agent.identity() {
@@ -104,13 +138,14 @@ impl GarbageCollector {
             };
             if must_list {
                 self.observed.collected_as = None;
-                self.compare_addresses(target, publisher, me, proven).await?;
+                let compared = self.compare_addresses(target, publisher, me, proven).await;
+                keep_refusal(&mut refused, compared)?;
             }
         }
         if target.accepted.is_none() {
             self.problem = None;
         }
-        Ok(())
+        refused.map_or(Ok(()), Err)
     }
 
     /// Deletes the objects of this node that no lease has, and creates those that leases lack if the pool exists.
@@ -124,10 +159,13 @@ impl GarbageCollector {
         // The leases first: an object that a lease has exists before the lease does.
         let uncovered = publisher.uncovered().await?;
         let there = target.api.addresses_of(&self.context.agent.config.node).await?;
-        let kept = self.collect_addresses(&target.api, &me, &there).await?;
-        self.observed.collected_as = kept.then(|| me.clone());
+        let compared = self.collect_addresses(&target.api, &me, &there).await?;
+        let is_unrenewed = compared.unrenewed.is_some();
+        let kept = !compared.changed && !is_unrenewed;
+        self.observed.collected_as = (kept && compared.unfreed.is_none()).then(|| me.clone());
+        let refusal = compared.unrenewed.or(compared.unfreed);
         let Some(accepted) = &target.accepted else {
-            return Ok(());
+            return refusal.map_or(Ok(()), Err);
         };
         let there = self.context.by_ip(&there);
         let conflict = match me {
@@ -145,13 +183,14 @@ impl GarbageCollector {
                 self.problem = Some(self.describe_conflict(&target.api, accepted, ip).await?);
             }
             (None, Some(ip)) => self.problem = Some(without_lease(ip)),
-            (None, None) if proven => self.problem = None,
+            // Before the objects of all leases are renewed, the reason stays that they have not been compared.
+            (None, None) if proven && !is_unrenewed => self.problem = None,
             (None, None) => {}
         }
         self.observed.listed = Some(Instant::now());
         let complete = conflict.is_none() && unknown.is_none();
         self.observed.kept_as = (kept && proven && complete).then_some(me);
-        Ok(())
+        refusal.map_or(Ok(()), Err)
     }
 
     /// Why the object of a leased address could not be written.
@@ -333,7 +372,15 @@ impl GarbageCollector {
         }
         addresses.forget_exhausted();
         let now = KernelClock.since_boot()?;
-        let cooldown = file.as_ref().map_or(Duration::ZERO, PoolFile::cooldown);
+        // The file may be missing until this round writes it again. A pool that is gone has no cooldown.
+        let of_spec =
+            |accepted: &AcceptedPool| u64::try_from(accepted.spec.cooldown_seconds).unwrap_or_default();
+        let of_pool = accepted.map(|accepted| Duration::from_secs(of_spec(accepted)));
+        let cooldown = file
+            .as_ref()
+            .map(PoolFile::cooldown)
+            .or(of_pool)
+            .unwrap_or_default();
         // A cooldown may last a day. Until the first one is over, no object can be released.
         let may_end =
             |released: &Released| released.has_rested(now, cooldown) || may_be_kept(accepted, released);
@@ -341,6 +388,7 @@ impl GarbageCollector {
             return Ok(());
         }
         let there = api.addresses_of(&self.context.agent.config.node).await?;
+        let mut refused = None;
         for released in released {
             let object = there
                 .iter()
@@ -357,18 +405,18 @@ impl GarbageCollector {
             if must_rest && !released.has_rested(now, cooldown) {
                 continue;
             }
-            if let Some(object) = object
-                && !self
-                    .release_object(api, object, released.has_rested(now, cooldown + LIMIT * 2))
-                    .await?
-            {
-                continue;
+            if let Some(object) = object {
+                let overdue = released.has_rested(now, cooldown + LIMIT * 2);
+                let done = self.release_object(api, object, overdue).await;
+                if keep_refusal(&mut refused, done)? != Some(true) {
+                    continue;
+                }
             }
             self.end_record(released).await?;
             // `collect_addresses` left the address out. It may have an object of another attachment.
             self.observed.collected_as = None;
         }
-        Ok(())
+        refused.map_or(Ok(()), Err)
     }
 
     async fn end_record(&self, released: Released) -> Result<(), ReconcileError> {
@@ -414,15 +462,14 @@ impl GarbageCollector {
         }
     }
 
-    /// Deletes the objects of this node that no lease has: of a failed ADD, or of an earlier boot. Returns whether the other
-    /// objects are correct.
+    /// Deletes the objects of this node that no lease has: of a failed ADD, or of an earlier boot. Renews the others.
     async fn collect_addresses(
         &mut self,
         api: &Requests,
         me: &NodeIdentity,
         there: &[IpAddress],
-    ) -> Result<bool, ReconcileError> {
-        let mut kept = true;
+    ) -> Result<Compared, ReconcileError> {
+        let mut compared = Compared::default();
         self.observed.addresses.begin_round();
         for address in there
             .iter()
@@ -446,17 +493,19 @@ impl GarbageCollector {
             });
             let is_leased = holds.await?;
             if is_leased {
-                kept &= self.context.rebind(api, me, address).await?;
+                let renewed = self.context.rebind(api, me, address).await;
+                compared.changed |= keep_refusal(&mut compared.unrenewed, renewed)? == Some(false);
             }
             if is_leased || released.iter().any(|released| released.ip == ip) {
                 continue;
             }
             let suspected = self.observed.addresses.observe(&key, Instant::now());
             if suspected >= observation_of(&self.context.agent.config.daemon, me, address) {
-                self.free_address(api, address, ip).await?;
+                let freed = self.free_address(api, address, ip).await;
+                keep_refusal(&mut compared.unfreed, freed)?;
             }
         }
-        Ok(kept)
+        Ok(compared)
     }
 
     async fn free_address(

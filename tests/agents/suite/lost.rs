@@ -502,3 +502,24 @@ async fn an_address_object_without_a_lease_is_deleted_though_its_pool_is_lost() 
         until("the agent is ready", async || node.is_ready()).await;
     }
 }
+
+/// The agent may create a block just after the controller has found none and released the pool. The answer to the CREATE is lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_block_of_a_lost_pool_is_deleted_by_a_node_without_a_file_of_the_pool() {
+    let (site, node) = Site::with_node().await;
+    site.pool("rail0", json!({ "ranges": [{ "subnet": "10.1.0.0/24" }] }))
+        .await;
+    until("the node has a block", async || {
+        !site.blocks("rail0").await.is_empty()
+    })
+    .await;
+    node.kill();
+    std::fs::remove_file(node.data().join("pools/rail0/pool.json")).unwrap();
+    site.lose_pool("rail0").await;
+    assert!(!site.blocks("rail0").await.is_empty());
+    node.start();
+    until("the block is deleted", async || {
+        site.blocks("rail0").await.is_empty()
+    })
+    .await;
+}

@@ -2,8 +2,8 @@
 //! The leases and objects that have ended, and what a round of the collector finds.
 
 use super::super::testing::{
-    commit_lease, commit_lease_of, damage_lease, file_of_earlier_boot, node_with, observing_node, refusal,
-    registered_node, replace_file,
+    address_object, commit_lease, commit_lease_of, damage_lease, file_of_earlier_boot, node_with,
+    observing_node, refusal, registered_node, replace_file,
 };
 use super::*;
 use crate::config::Config;
@@ -253,6 +253,22 @@ const LEASED_AGAIN: &str = "10.1.0.3";
 /// The end of a release. The lease of `c1` on an address has ended, and the object of the lease exists. `before` gets the store
 /// and the path of the record of the release.
 async fn after_release(before: impl FnOnce(&Store<'_>, &Path) + Send + 'static) -> Outcome {
+    after_release_with(0, before).await
+}
+
+/// A pool in which addresses rest for this many seconds.
+fn pool_with_cooldown(seconds: u32) -> AcceptedPool {
+    let spec = serde_json::json!({
+        "ranges": [{ "subnet": "10.1.0.0/24", "gateway": "none" }], "cooldownSeconds": seconds,
+    });
+    accepted_pool("rail0", &spec).unwrap()
+}
+
+/// As [`after_release`], with this cooldown of the pool in seconds. The node has no file of the pool.
+async fn after_release_with(
+    cooldown: u32,
+    before: impl FnOnce(&Store<'_>, &Path) + Send + 'static,
+) -> Outcome {
     let object = ipaddress("c1");
     let requested = Arc::new(Mutex::new(Vec::new()));
     let seen = requested.clone();
@@ -280,7 +296,7 @@ async fn after_release(before: impl FnOnce(&Store<'_>, &Path) + Send + 'static) 
     let mut collector = GarbageCollector::new(context.clone());
     let mut addresses = Addresses::new(context.clone());
     collector
-        .release_ended(&target.api, target.accepted.as_ref(), &mut addresses)
+        .release_ended(&target.api, Some(&pool_with_cooldown(cooldown)), &mut addresses)
         .await
         .unwrap();
     let left = stores.releases(&context.pool).await.unwrap().len();
@@ -331,6 +347,12 @@ fn lease_again(store: &Store<'_>, container: &str) {
 async fn the_object_of_a_released_address_is_deleted() {
     let (requested, left) = after_release(|_, _| {}).await;
     assert_eq!((requested.len(), left), (1, 0), "{requested:?}");
+}
+
+/// The next round writes the file again.
+#[tokio::test]
+async fn an_address_rests_although_the_file_of_its_pool_is_missing() {
+    assert_eq!(after_release_with(3600, |_, _| {}).await, (Vec::new(), 1));
 }
 
 #[tokio::test]
@@ -483,4 +505,87 @@ async fn an_agent_lists_no_objects_for_addresses_that_rest() {
         1,
         "its pod may keep the address"
     );
+}
+
+/// A look of the collector at the objects of 10.1.0.3 and 10.1.0.4 while the API server refuses each change of the first. Both have the
+/// lease of a container, which `prepare` may end. Returns which objects were changed, how many records of releases are left, and why
+/// the agent is not ready.
+async fn look_beside_a_refusal(
+    state: &str,
+    prepare: impl Fn(&Store<'_>, &Attachment) + Send + 'static,
+) -> (usize, usize, Option<String>) {
+    let both = [(LEASED_AGAIN, "c1"), ("10.1.0.4", "c2")];
+    let objects = both.map(|(ip, container)| {
+        let mut object = address_object(ip, container, "n");
+        object["spec"]["state"] = state.into();
+        object
+    });
+    let list = serde_json::json!({
+        "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPAddressList", "metadata": {}, "items": objects.clone(),
+    });
+    let (changed, other) = (Arc::new(Mutex::new(0)), objects[1].clone());
+    let seen = changed.clone();
+    let (context, mut target, _dir) = node_with(&[], move |uri, body| {
+        let is_refused = uri.contains(&address_name("default", LEASED_AGAIN.parse().unwrap()));
+        if !uri.contains("/ipaddresses/") {
+            (200, list.clone())
+        } else if is_refused {
+            refusal(403)
+        } else {
+            *seen.lock().unwrap() += 1;
+            let mut object = other.clone();
+            if let Some(state) = body["spec"].get("state") {
+                object["spec"]["state"] = state.clone();
+            }
+            (200, object)
+        }
+    })
+    .await;
+    let stores = &context.agent.stores;
+    let prepared = stores.with(&context.pool, move |store| {
+        for (ip, container) in both {
+            commit_lease(store, container, ip, true);
+            prepare(store, &lease(None, container, "net1", 1).lease.owner);
+        }
+        Ok(())
+    });
+    prepared.await.unwrap();
+    let mut collector = GarbageCollector::new(context.clone());
+    let (mut addresses, mut publisher) = (Addresses::new(context.clone()), Publisher::new(context.clone()));
+    target.accepted = Some(pool_with_cooldown(0));
+    let collected = collector.collect(&target, &mut addresses, &mut publisher, true);
+    let error = collected.await.unwrap_err();
+    assert!(error.is_refusal(), "{error}");
+    let left = stores.releases(&context.pool).await.unwrap().len();
+    let changed = *changed.lock().unwrap();
+    (changed, left, collector.problem().map(str::to_owned))
+}
+
+/// As by an admission webhook of another program.
+#[tokio::test]
+async fn a_refused_release_does_not_stop_another_one_nor_the_agent() {
+    let looked = look_beside_a_refusal("Bound", |store, owner| {
+        store.enter().unwrap().release(owner).unwrap().unwrap();
+    });
+    assert_eq!(looked.await, (1, 1, None));
+}
+
+#[tokio::test]
+async fn a_refused_renewal_does_not_stop_another_one() {
+    let (changed, _, problem) = look_beside_a_refusal("Orphaned", |_, _| {}).await;
+    assert!(changed > 0);
+    assert!(problem.is_some(), "the API server may free the first address");
+}
+
+#[tokio::test]
+async fn an_agent_lists_its_addresses_again_after_a_block_was_removed() {
+    let (context, ..) = registered_node(|_| refusal(404)).await;
+    let me = context.agent.identity().unwrap();
+    let mut collector = GarbageCollector::new(context);
+    collector.observed.kept_as = Some(me.clone());
+    collector.observed.listed = Some(Instant::now());
+    let interval = Duration::from_secs(30);
+    assert!(!collector.observed.must_list(&me, interval, None));
+    collector.expect_missing_objects();
+    assert!(collector.observed.must_list(&me, interval, None));
 }

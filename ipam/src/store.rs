@@ -140,7 +140,7 @@ impl<'n> Store<'n> {
             store: self,
             cooldown: self.cooldown,
             siblings: None,
-            _lock: self.lock_made(&self.lock_path())?,
+            _lock: self.lock(&self.lock_path())?,
         };
         if self.identity(&self.boot)?.is_none() {
             self.begin_boot()?;
@@ -149,7 +149,7 @@ impl<'n> Store<'n> {
         Ok(locked)
     }
 
-    /// Takes the lock if a store of this boot exists; creates nothing.
+    /// Takes the lock if a store of this boot exists. Creates no store: at most the file of the lock, which a person may have removed.
     ///
     /// # Errors
     /// As [`Store::enter`], and [`Code::STORE_CORRUPT`] if leases of another boot id are alive.
@@ -176,14 +176,11 @@ impl<'n> Store<'n> {
             }
             Err(e) => return Err(failed("look at", &self.boot, &e)),
         }
-        let Some(lock) = self.lock(&self.lock_path(), false)? else {
-            return Ok(None);
-        };
         let locked = Locked {
             store: self,
             cooldown: self.cooldown,
             siblings: None,
-            _lock: lock,
+            _lock: self.lock(&self.lock_path())?,
         };
         locked.recover()?;
         Ok(Some(locked.with_cooldown_of_pool()))
@@ -250,36 +247,29 @@ impl<'n> Store<'n> {
     }
 
     /// Takes the lock on the file `path`, and creates the file if necessary.
-    fn lock_made(&self, path: &Path) -> Result<Lock, Error> {
-        self.lock(path, true)?.ok_or_else(|| self.vanishing())
-    }
-
-    fn lock(&self, path: &Path, make: bool) -> Result<Option<Lock>, Error> {
+    fn lock(&self, path: &Path) -> Result<Lock, Error> {
         for _ in 0..LOCK_ATTEMPTS {
-            let Some(file) = self.open_lock(path, make)? else {
-                return Ok(None);
-            };
+            let file = self.open_lock(path)?;
             let probe = file.try_clone().map_err(|e| failed("lock", path, &e))?;
             let lock = Lock::take(file, path, self.node.lock_wait)?;
             let locked = current(&probe, path).map_err(|e| failed("look at", path, &e))?;
             if let Some(locked) = locked {
                 self.close_to_others(&probe, &locked);
-                return Ok(Some(lock));
+                return Ok(lock);
             }
         }
         Err(self.vanishing())
     }
 
     /// Opens the lock file for reading only, so that a read-only disk can still be queried.
-    fn open_lock(&self, path: &Path, make: bool) -> Result<Option<File>, Error> {
+    fn open_lock(&self, path: &Path) -> Result<File, Error> {
         // O_NONBLOCK, in case a FIFO has the lock's name.
         let mut reader = OpenOptions::new();
         reader
             .read(true)
             .custom_flags(nix::libc::O_NONBLOCK | nix::libc::O_NOFOLLOW);
         match reader.open(path) {
-            Ok(file) => return Ok(Some(file)),
-            Err(e) if e.kind() == ErrorKind::NotFound && !make => return Ok(None),
+            Ok(file) => return Ok(file),
             Err(e) if e.kind() == ErrorKind::NotFound => {}
             Err(e) => return Err(failed("open", path, &e)),
         }
@@ -294,7 +284,7 @@ impl<'n> Store<'n> {
         options.read(true).append(true).create(true).mode(disk::FILE_MODE);
         options.custom_flags(nix::libc::O_NOFOLLOW);
         let file = options.open(path);
-        file.map(Some).map_err(|e| failed("make", path, &e))
+        file.map_err(|e| failed("make", path, &e))
     }
 
     /// A store of an earlier version lets any user take the lock. Its modes are corrected as soon as it is

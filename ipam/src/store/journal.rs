@@ -133,6 +133,8 @@ impl Locked<'_> {
             Err(e) if is_nowhere(&e) => return Ok(None),
             Err(e) => return Err(failed("look at", &path, &e)),
         }
+        // GC goes on after a failure. The record of that lease must not be overwritten.
+        self.finish_removing()?;
         if full_is_false(node.disk.rename(&path, &removing), "remove the lease", &path)? {
             return self.finish_removing().map(Some);
         }

@@ -51,7 +51,7 @@ impl Locked<'_> {
         let Some(data_dir) = self.store.network.parent().filter(|_| space != Space::Network) else {
             return Ok(self);
         };
-        let lock = self.store.lock_made(&data_dir.join(".lock"))?;
+        let lock = self.store.lock(&data_dir.join(".lock"))?;
         let siblings = Siblings {
             space,
             subnets: sets.iter().flatten().map(|range| subnet(range.subnet)).collect(),

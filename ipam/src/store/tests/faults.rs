@@ -304,3 +304,20 @@ fn a_read_only_store_can_still_be_queried() {
     fixture.del("a").unwrap();
     fixture.assert_sound("after a read-only disk");
 }
+
+/// GC goes on with the next lease after a failure.
+#[test]
+fn after_a_failure_at_any_step_of_gc_each_address_rests() {
+    at_every_step(|at| {
+        let fixture = single("10.0.0.0/29");
+        fixture.add("a");
+        fixture.add("b");
+        fixture.fault(Fault::Fail { at, errno: EIO });
+        let _ = fixture.gc(&[]);
+        let met = fixture.fault_was_met();
+        fixture.fault(Fault::None);
+        fixture.gc(&[]).unwrap();
+        assert_eq!(fixture.names("resting").len(), 2, "GC failed at {at}");
+        met
+    });
+}

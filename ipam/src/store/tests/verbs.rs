@@ -269,3 +269,18 @@ fn an_exhausted_range_explains_a_subnet_with_host_bits() {
         );
     }
 }
+
+/// An administrator took it for stale.
+#[test]
+fn del_and_gc_release_the_addresses_although_the_lock_file_was_removed() {
+    for is_gc in [false, true] {
+        let fixture = single("10.0.0.0/29");
+        fixture.add("a");
+        std::fs::remove_file(fixture.network().join("lock")).unwrap();
+        let done = if is_gc { fixture.gc(&[]) } else { fixture.del("a") };
+        done.unwrap();
+        assert!(fixture.names("leases").is_empty(), "GC: {is_gc}");
+        assert!(fixture.names("addresses").is_empty(), "GC: {is_gc}");
+        fixture.assert_sound("without a lock file");
+    }
+}

@@ -136,6 +136,10 @@ impl PoolReconciler {
         let target = self.context.target(api).map_err(|e| self.context.failed(&e))?;
         let accepted = self.require_open(&target)?;
         self.require_namespace(&target, &accepted, request).await?;
+        if matches!(request.verb, Verb::Claim | Verb::Allocate) {
+            let written = self.write_missing_file(&target, &accepted).await;
+            written.map_err(|e| self.context.failed(&e))?;
+        }
         let scope = RequestScope {
             target: &target,
             accepted: &accepted,
@@ -227,6 +231,20 @@ impl PoolReconciler {
                 namespace.unwrap_or("(unknown)")
             ),
         ))
+    }
+
+    /// Writes the file if it is missing or of another spec: the plugin would find no pool, or no range of the address that the agent
+    /// allocates.
+    pub(super) async fn write_missing_file(
+        &mut self,
+        target: &Target,
+        accepted: &AcceptedPool,
+    ) -> Result<(), ReconcileError> {
+        let file = self.context.file().await?;
+        if file.is_none_or(|file| file.generation != accepted.generation) {
+            self.blocks.write_file(target).await?;
+        }
+        Ok(())
     }
 
     /// Rewrites the file if it does not admit pods of `namespace`.

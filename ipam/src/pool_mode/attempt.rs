@@ -177,9 +177,12 @@ impl<'a> Attempt<'a> {
             let verb = request.verb;
             let reply = self.pools.ask(&request, deadline);
             let refused = |refusal: PoolRefusal| refusal.map(|e| need.refused(without_name(self.name, e)));
-            match reply.map_err(refused)? {
+            let reply = reply.map_err(refused)?;
+            // The agent has written the file before any answer to this request.
+            replies.refreshed |= verb == Verb::Claim;
+            match reply {
                 Reply::Local if verb == Verb::Allocate => replies.source = Some(Source::Blocks),
-                Reply::Local => replies.refreshed = true,
+                Reply::Local => {}
                 Reply::Allocate { families } => replies.add_families(families),
                 Reply::Addresses { addresses } => replies.grant(addresses),
                 other => {

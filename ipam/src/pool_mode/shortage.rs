@@ -89,10 +89,11 @@ impl AgentNeed {
     /// The error if the agent's answer changed nothing.
     pub(super) fn unmet(&self) -> Error {
         match self {
+            // The agent refuses a pool that is not for this node.
             Self::File(path) => Error::new(
-                Code::POOL_NOT_HERE,
+                Code::TRY_AGAIN,
                 format!(
-                    "this node has no part of it: {} is not there; see the pool's nodeSelector and conditions (kubectl describe ippools.rdmanet.io)",
+                    "this node has no part of it yet: its agent has not written {}; try again",
                     path.display()
                 ),
             ),

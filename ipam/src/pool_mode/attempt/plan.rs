@@ -157,9 +157,9 @@ fn requested(
 fn given(ranges: &PoolRanges, ip: IpAddr, locked: &Locked) -> Result<Allocation, Error> {
     let Some(range) = ranges.range_of(ip) else {
         return Err(Error::new(
-            Code::INTERNAL,
+            Code::TRY_AGAIN,
             format!(
-                "the agent gave {ip}, which lies outside every range: {}; look into the agent's log",
+                "the agent gave {ip}, which lies outside every range of the pool's file: {}; the file is older than an edit of the pool; try again; if the error repeats, look into the agent's log",
                 ranges.describe()
             ),
         ));

@@ -391,8 +391,9 @@ fn an_answer_that_contradicts_the_pool_is_refused_and_released() {
     fixture.add("held");
     for (answer, code, what) in [
         (
+            // The pool has got another range, and its file lacks it.
             Some(addresses(&["10.9.9.9"])),
-            Code::INTERNAL,
+            Code::TRY_AGAIN,
             "the agent gave 10.9.9.9, which lies outside",
         ),
         (

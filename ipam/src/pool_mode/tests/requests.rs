@@ -144,8 +144,8 @@ fn the_agent_is_asked_once_for_a_missing_pool() {
     });
     assert_says(
         &fixture.try_add("a").unwrap_err(),
-        Code::POOL_NOT_HERE,
-        &["pool.json is not there", "nodeSelector"],
+        Code::TRY_AGAIN,
+        &["its agent has not written", "pool.json; try again"],
     );
     assert!(
         !fixture.network().exists(),

@@ -2,7 +2,7 @@
 //! Several pools in one configuration, and fallback pools.
 
 use super::{Agent, assert_says, pool, refused, write};
-use crate::agent::Verb;
+use crate::agent::{Reply, Verb};
 use crate::pool::PoolFile;
 use crate::testing::{BOOT_ID, Fixture, range};
 use common::cni::Code;
@@ -66,6 +66,25 @@ fn the_fallback_of_a_pool_that_is_not_for_the_node_is_tried() {
     assert_eq!(fixture.add("a"), ["10.1.0.32"], "again, and without agent");
     assert_eq!(agent.end().len(), 2);
     fixture.del("a").unwrap();
+}
+
+/// The agent refuses a pool that is not for the node.
+#[test]
+fn a_pool_whose_file_is_not_yet_written_is_not_passed_over() {
+    let fixture = Fixture::of_pools(&json!({ "pools": ["rail0", "spare"] }));
+    write(fixture.data_dir(), &second("spare"));
+    for answer in [Reply::Local, Reply::Allocate { families: Vec::new() }] {
+        let agent = Agent::start(&fixture, move |_| Some(answer.clone()));
+        let words = ["pool rail0", "its agent has not written"];
+        assert_says(&fixture.try_add("a").unwrap_err(), Code::TRY_AGAIN, &words);
+        assert_eq!(agent.end().len(), 1, "the agent is asked once");
+    }
+    assert!(
+        !fixture
+            .data_dir()
+            .join(format!("pools/spare/boot-{BOOT_ID}"))
+            .exists()
+    );
 }
 
 #[test]

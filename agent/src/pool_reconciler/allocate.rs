@@ -9,6 +9,7 @@ use super::context::{PendingRequest, RequestScope};
 use super::sticky::StickyAddresses;
 use api::accepted_pool::AcceptedPool;
 use api::block_layout::BlockCidr;
+use api::convert::owner;
 use api::{BlockState, IpAddress, IpBlock};
 use block::owner::NodeIdentity;
 use common::cni::{Code, Error};
@@ -271,10 +272,11 @@ impl PoolReconciler {
                     return Err(self.foreign(ip, &block));
                 }
                 Some(block) if free(&block) => return Ok(None),
-                Some(block) if block.spec.owner.node == *me.node => {
+                Some(block) if owner(&block.spec.owner) == me => {
                     // The plugin does not allocate a withheld address from the block. Its object names the pod that has it.
                     return Ok((!self.withholds(ip).await?).then_some(Reply::Local));
                 }
+                Some(block) if block.spec.owner.node == *me.node => return Err(self.earlier(ip, &block)),
                 Some(block) => return Err(self.foreign(ip, &block)),
                 None => {
                     let target = ClaimTarget {
@@ -352,6 +354,18 @@ impl PoolReconciler {
             ));
         }
         Ok(())
+    }
+
+    /// The error for an address in a block of an earlier registration of this node, which the file of the node lacks.
+    fn earlier(&self, ip: IpAddr, block: &IpBlock) -> Error {
+        let cidr = &block.spec.cidr;
+        Error::new(
+            Code::TRY_AGAIN,
+            format!(
+                "{ip} lies in {cidr}, which an earlier registration of this node has (UID {}); the block becomes free after its quarantine, or with rdmanet release --node if pods had its addresses; try again then",
+                block.spec.owner.node_uid
+            ),
+        )
     }
 
     fn foreign(&self, ip: IpAddr, block: &IpBlock) -> Error {

@@ -436,17 +436,24 @@ impl BlockReconciler {
         let WriteResult::Applied(block) = about.target.api.create(&object).await? else {
             return Ok(Freshness::Read);
         };
-        self.known.note(name, Some(block));
+        self.known.note(name, Some(block.clone()));
         tracing::warn!(
             pool = %self.context.pool, block = name,
             "claimed a block again that the API server had lost"
         );
+        // Another node may have had the block in between. The plugin probes addresses of blocks whose epoch is not the first.
+        let counted = block_record(&block).owned_by(&to.owner);
+        let wanted = with_record(&block, &counted, &self.context.agent.config.node);
+        let WriteResult::Applied(after) = about.target.api.replace(&wanted).await? else {
+            return Ok(Freshness::Read);
+        };
+        self.known.note(name, Some(after));
         self.write_block(
             BlockStep {
                 entry: Entry::Closed,
                 ..about
             },
-            then,
+            counted.local(then.mode),
         )
         .await?;
         Ok(Freshness::Known)

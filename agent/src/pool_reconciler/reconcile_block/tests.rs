@@ -347,3 +347,29 @@ async fn the_removal_of_a_block_of_another_node_is_noted() {
         [true, false]
     );
 }
+
+/// Another node may have had the block since the restored state of etcd.
+#[tokio::test]
+async fn addresses_of_a_block_that_is_claimed_again_are_probed() {
+    let (context, target, dir) = node_with(&[], |uri, body| {
+        if body["kind"] == "IPBlock" {
+            let mut block = body.clone();
+            block["metadata"]["resourceVersion"] = "2".into();
+            (200, block)
+        } else if uri.contains("/ipblocks/") {
+            refusal(404)
+        } else {
+            (200, json!({ "kind": "List", "metadata": {}, "items": [] }))
+        }
+    })
+    .await;
+    let mut file = file_of_earlier_boot(&context, target.accepted.as_ref().unwrap());
+    file.blocks[0].state = BlockState::Draining;
+    replace_file(&context, &file).await;
+    with_store(dir.path(), |store| commit_lease(store, "c1", "10.1.0.3", false));
+    let mut reconciler = BlockReconciler::new(context.clone());
+    Box::pin(reconciler.reconcile(&target)).await.unwrap();
+    let block = &context.file().await.unwrap().unwrap().blocks[0];
+    // The plugin probes addresses of blocks whose epoch is not the first.
+    assert!(block.epoch > 1, "{block:?}");
+}

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A whole link: moved into the pod, and given back.
 
-use super::{Attachable, Effects, JOIN_REMEDY, PodLinks};
-use crate::device::restore::{find, leave_pod, restore_state};
+use super::{AttachContext, Attachable, Effects, JOIN_REMEDY, PodLinks};
+use crate::device::restore::{delete_links_on, find, leave_pod, restore_state};
 use crate::device::{Plan, function, move_in};
 use crate::error::{DeviceError, Error, Step};
 use crate::intent::Grant;
-use crate::journal::NodeLock;
+use crate::journal::{NodeLock, others};
 use crate::kernel::{Kernel, Side};
 use crate::plan::PodInterface;
 use crate::rdma::transfer::bring_back;
 use common::cni;
 use common::netlink::{Link, LinkLayer};
-use std::path::Path;
 use std::time::Duration;
 
 impl Attachable for Plan {
@@ -44,7 +43,7 @@ impl Attachable for Plan {
     fn make(&self, effects: &mut Effects<'_, '_>) -> Result<PodLinks, Error> {
         let planned = self.clone();
         effects.remember("return the link to the host", move |context| {
-            undo(context.kernel, context.state, &planned)
+            undo(context, &planned)
                 .map(|()| context.link_may_live = false)
                 .map_err(|e| cni::error::causes(&e))
         });
@@ -61,12 +60,16 @@ impl Attachable for Plan {
 }
 
 /// Undoes an ADD at any stage.
-fn undo(kernel: &mut dyn Kernel, state: &Path, plan: &Plan) -> Result<(), Error> {
-    let was = &plan.snapshot;
+fn undo(context: &mut AttachContext<'_>, plan: &Plan) -> Result<(), Error> {
+    let (was, netns) = (&plan.snapshot, context.netns_id);
+    let (kernel, state) = (&mut *context.kernel, context.state);
     if let Some(identity) = plan.interface.rdma.as_ref().and_then(Grant::moved) {
         bring_back(kernel, state, identity)?;
     }
     if let Some(link) = find(kernel, Side::Pod, &was.hardware)? {
+        let others = others(state, context.network, context.attachment)?;
+        let is_of_pod = |child: &Link| !others.iter().any(|of| of.has_in(netns, child));
+        delete_links_on(kernel, Side::Pod, &link, is_of_pod)?;
         leave_pod(kernel, &link, was)?;
     }
     match find(kernel, Side::Host, &was.hardware)? {

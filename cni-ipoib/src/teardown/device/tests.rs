@@ -120,6 +120,18 @@ fn children_that_the_pod_created_on_its_link_are_deleted() {
     }
 }
 
+/// A pod that gets an interface while it runs may do that before ADD fails.
+#[test]
+fn a_failed_add_deletes_children_that_the_pod_created_on_its_link() {
+    for child in children_of_pod() {
+        let fixture = fixture(WAYS[0]);
+        fixture.kernel.set().state.pod.push(child.clone());
+        fixture.kernel.set().carrier = false;
+        add(&fixture, "ib0").unwrap_err();
+        assert!(fixture.kernel.state().pod.is_empty(), "{child:?}");
+    }
+}
+
 #[test]
 fn the_next_add_deletes_children_that_a_dead_pod_created_on_its_link() {
     for child in children_of_pod() {

@@ -93,21 +93,19 @@ impl Owners {
     }
 }
 
-/// Restores the link of `owner` and ends its ownership. Does nothing if the kernel has not returned the link yet, or
-/// if another call works on the attachment.
+/// Restores the link of `owner` and ends its ownership. Does nothing if the kernel has not returned the link yet.
 ///
 /// # Errors
-/// The journal cannot be read or written, or the kernel refused.
+/// The journal cannot be read or written, or the kernel refused. [`Error::Busy`]: another call, which restores the link, works on
+/// the attachment.
 pub(crate) fn restore_for(
     kernel: &mut dyn Kernel,
     state: &Path,
     owner: &Written,
     _lock: &NodeLock,
 ) -> Result<(), Error> {
-    let mut entry = match Journal::new(state, &owner.network).idle(&owner.attachment) {
-        Ok(Some(entry)) => entry,
-        Ok(None) | Err(Error::Busy(_)) => return Ok(()),
-        Err(error) => return Err(error),
+    let Some(mut entry) = Journal::new(state, &owner.network).idle(&owner.attachment)? else {
+        return Ok(());
     };
     let intent = entry.intent.clone();
     let Some((intent, was)) = intent.and_then(|intent| intent.device.clone().map(|was| (intent, was))) else {

@@ -160,9 +160,11 @@ impl Entry {
             self.log_loss();
         }
         self.counted.unset();
+        // Once the file is gone, another ADD of the attachment may set markers of its own.
+        self.markers.unset_others(None)?;
         match fs::remove_file(&self.path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(io_error("remove", &self.path, e)),
-            _ => self.markers.unset_others(None),
+            _ => Ok(()),
         }
     }
 

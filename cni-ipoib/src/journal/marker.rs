@@ -94,7 +94,7 @@ impl Markers {
         self.state.join(taken.directory()).join(&self.place).exists()
     }
 
-    /// Removes the other markers, after the file has the intent or, for `None`, is removed.
+    /// Removes the other markers, after the file has the intent or, for `None`, before it is removed.
     pub(super) fn unset_others(&self, intent: Option<&Intent>) -> Result<(), Error> {
         let keeps = |taken: &Taken| intent.is_some_and(|intent| taken.is_in(intent));
         Taken::ALL

@@ -101,6 +101,30 @@ fn an_add_by_description_restores_a_returned_link_if_no_other_fits() {
     assert_eq!(device.alias.as_deref(), Some("to the storage"));
 }
 
+/// That call is going to restore the link: to set it down and rename it, or to bind its function again.
+#[test]
+fn an_add_on_a_returned_link_waits_while_another_call_works_on_its_dead_pod() {
+    for master in ["ens1", "net1"] {
+        let fixture = after_the_death_with("ens1");
+        if let Some(link) = fixture
+            .kernel
+            .set()
+            .state
+            .host
+            .iter_mut()
+            .find(|link| link.name == "net1")
+        {
+            (link.up, link.carrier) = (true, true);
+        }
+        let _working = fixture.entry("c1");
+        let before = fixture.kernel.state().host;
+        let keys = json!({"master": master, "mode": "macvlan"});
+        let error = fixture.add_with("c2", &keys).unwrap_err();
+        assert_eq!(error.code, Code::TRY_AGAIN, "{master}: {error:?}");
+        assert_eq!(fixture.kernel.state().host, before, "{master}");
+    }
+}
+
 #[test]
 fn an_add_fails_if_the_returned_link_that_it_asks_for_cannot_be_restored() {
     let fixture = after_the_death_with("ens1");

@@ -40,6 +40,24 @@ fn named(list: &[(&str, &str)]) -> Vec<(String, String)> {
         .collect()
 }
 
+/// Once the file is gone, an ADD of the same attachment may begin.
+#[test]
+fn the_marker_of_an_entry_is_removed_before_its_file() {
+    let dir = tempfile::tempdir().unwrap();
+    attach(dir.path(), "fabric", "link", &[Taken::Link]);
+    let entry = Journal::new(dir.path(), "fabric")
+        .open(&attachment("link"))
+        .unwrap();
+    let marker = dir.path().join("whole/fabric/link@net1");
+    assert!(marker.exists());
+    // A file that cannot be removed.
+    let file = dir.path().join("attachments/fabric/link@net1");
+    std::fs::remove_file(&file).unwrap();
+    std::fs::create_dir(&file).unwrap();
+    entry.remove().unwrap_err();
+    assert!(!marker.exists());
+}
+
 #[test]
 fn attachments_that_took_nothing_are_not_read() {
     let dir = tempfile::tempdir().unwrap();

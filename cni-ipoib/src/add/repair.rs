@@ -33,7 +33,10 @@ pub(super) fn plan(context: &mut AddContext<'_>, lock: &mut Option<NodeLock>) ->
     if restore_rdma_names(context, &planned)? {
         planned = plan_as_is(context, &owners);
     }
-    planned
+    if side_of(context.config) == Side::Pod {
+        return planned;
+    }
+    planned.map_err(|refusal| owners.explain(&context.config.master, refusal))
 }
 
 fn plan_as_is(context: &mut AddContext<'_>, owners: &Owners) -> Result<Planned, Error> {

@@ -65,6 +65,27 @@ impl Owners {
         }
     }
 
+    /// `refusal` of an ADD that asks for `master`, or [`DeviceError::Taken`] if a living pod has that link whole: it is not on the
+    /// host then.
+    pub(crate) fn explain(&self, master: &Master, refusal: Error) -> Error {
+        let is_missing = matches!(
+            refusal,
+            Error::MasterMissing { .. } | Error::DeviceWithoutLink { .. }
+        );
+        let Master::Resolved(master) = master else {
+            return refusal;
+        };
+        let living = self.all.iter().filter(|of| is_missing && of.lives());
+        let mut taken = living.filter_map(|of| Some((of, of.intent.device.as_ref()?)));
+        match taken.find(|(_, was)| means(master, was)) {
+            None => refusal,
+            Some((of, was)) => Error::from(DeviceError::Taken {
+                link: was.name.clone(),
+                holder: of.to_string(),
+            }),
+        }
+    }
+
     /// The attachment whose link a refused ADD asks for by `master`. A description asks for a link only if no
     /// other link of the node fits.
     ///

@@ -43,6 +43,34 @@ fn a_child_is_refused_on_a_link_that_another_add_is_about_to_move() {
     }
 }
 
+/// The host has no such link while the pod lives.
+#[test]
+fn a_link_that_another_pod_has_whole_is_not_called_missing() {
+    for keys in [
+        json!({"master": "ens1"}),
+        json!({"master": "ens1np0"}),
+        json!({"deviceID": "0000:17:00.0", "master": ""}),
+        json!({"hwaddr": "b8:3f:d2:00:00:06", "master": ""}),
+    ] {
+        for mode in ["device", "macvlan"] {
+            let fixture = fixture(WAYS[0]);
+            add(&fixture, "ens1").unwrap();
+            // The next pod is another one.
+            fixture.kernel.set().state.pod.clear();
+            let mut keys = keys.clone();
+            keys["mode"] = json!(mode);
+            let refused = fixture.add_with("c2", &keys).unwrap_err();
+            let said = "ens1 belongs to fabric/net1 of container c1; try again after that pod is deleted";
+            assert_eq!(
+                (refused.code, refused.msg.as_str()),
+                (Code::TRY_AGAIN, said),
+                "{keys}"
+            );
+            assert_eq!(fixture.written_down(), ["c1"], "{keys}");
+        }
+    }
+}
+
 #[test]
 fn a_child_may_be_made_on_a_link_whose_pod_is_dead() {
     let fixture = fixture(WAYS[0]);

@@ -276,7 +276,7 @@ impl PoolReconciler {
                     // The plugin does not allocate a withheld address from the block. Its object names the pod that has it.
                     return Ok((!self.withholds(ip).await?).then_some(Reply::Local));
                 }
-                Some(block) if block.spec.owner.node == *me.node => return Err(self.earlier(ip, &block)),
+                Some(block) if block.spec.owner.node == *me.node => return Err(of_earlier(ip, &block)),
                 Some(block) => return Err(self.foreign(ip, &block)),
                 None => {
                     let target = ClaimTarget {
@@ -356,18 +356,6 @@ impl PoolReconciler {
         Ok(())
     }
 
-    /// The error for an address in a block of an earlier registration of this node, which the file of the node lacks.
-    fn earlier(&self, ip: IpAddr, block: &IpBlock) -> Error {
-        let cidr = &block.spec.cidr;
-        Error::new(
-            Code::TRY_AGAIN,
-            format!(
-                "{ip} lies in {cidr}, which an earlier registration of this node has (UID {}); the block becomes free after its quarantine, or with rdmanet release --node if pods had its addresses; try again then",
-                block.spec.owner.node_uid
-            ),
-        )
-    }
-
     fn foreign(&self, ip: IpAddr, block: &IpBlock) -> Error {
         let (cidr, node, pool, other) = (
             &block.spec.cidr,
@@ -387,6 +375,18 @@ impl PoolReconciler {
             format!("{ip} lies in {cidr}, which node {node} gives to its own pods (pool {other}); {remedy}"),
         )
     }
+}
+
+/// The error for an address in a block of an earlier registration of this node, which the file of the node lacks.
+fn of_earlier(ip: IpAddr, block: &IpBlock) -> Error {
+    let cidr = &block.spec.cidr;
+    Error::new(
+        Code::TRY_AGAIN,
+        format!(
+            "{ip} lies in {cidr}, which an earlier registration of this node has (UID {}); the block becomes free after its quarantine, or with rdmanet release --node if pods had its addresses; try again then",
+            block.spec.owner.node_uid
+        ),
+    )
 }
 
 #[cfg(test)]

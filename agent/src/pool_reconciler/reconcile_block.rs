@@ -365,7 +365,9 @@ impl BlockReconciler {
                     self.write_block(about, local).await?;
                 }
             }
-            (Step::Claim { to, then }, None, Some(_)) => return self.claim_again(about, &to, then).await,
+            (Step::Claim { to, then }, None, Some(_)) => {
+                return Box::pin(self.claim_again(about, &to, then)).await;
+            }
             (Step::Report, Some(block), Some(cidr)) => {
                 self.report_use(&target.api, name, &block, cidr).await?;
             }

@@ -352,9 +352,9 @@ async fn the_removal_of_a_block_of_another_node_is_noted() {
 #[tokio::test]
 async fn addresses_of_a_block_that_is_claimed_again_are_probed() {
     let (context, target, dir) = node_with(&[], |uri, body| {
-        if body["kind"] == "IPBlock" {
-            let mut block = body.clone();
-            block["metadata"]["resourceVersion"] = "2".into();
+        if body["spec"].is_object() {
+            let mut block = serde_json::to_value(own_block()).unwrap();
+            block["spec"] = body["spec"].clone();
             (200, block)
         } else if uri.contains("/ipblocks/") {
             refusal(404)

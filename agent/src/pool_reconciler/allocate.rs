@@ -67,8 +67,14 @@ impl PoolReconciler {
             holder: None,
         };
         for ip in &request.ips {
-            if let Some(reply) = self.by_block(scope, *ip).await? {
-                return Ok(reply);
+            match self.by_block(scope, *ip).await? {
+                // The plugin asks for the other family again: a pod may keep its address of that one.
+                Some(Reply::Local) if !request.families.is_empty() => {
+                    let families = request.families.clone();
+                    return Ok(Reply::Allocate { families });
+                }
+                Some(reply) => return Ok(reply),
+                None => {}
             }
             given.push(self.bind_requested(scope, *ip, &claimant, request.early).await?);
         }

@@ -6,19 +6,20 @@
 //! can take the address before its cooldown has ended, whatever happens to this ADD.
 
 use super::super::context::{LocalUse, RequestScope};
-use super::{Addresses, Claimant, is_for};
+use super::{Addresses, Claimant, is_attachment, is_for};
 use api::convert::node_ref;
 use api::requests::{ReconcileError, Requests, WriteResult};
 use api::{AddressState, IpAddress};
 use block::owner::NodeIdentity;
 use common::cni::Error;
 use ipam::agent::Pod;
-use ipam::store::Released;
+use ipam::store::{Lease, Released};
 use std::net::IpAddr;
 
 impl Addresses {
-    /// Passes an address that `is_wanted` and that rests on this node to the claimant: one whose lease DEL has ended first. Of these
-    /// the previous one of its pod comes first, then the one that has rested longest. None if there is none.
+    /// Passes an address that `is_wanted` and that rests on this node to the claimant: one whose lease DEL has ended first, and of
+    /// these one that has not passed to another attachment yet. Then the previous one of its pod comes first, then the one that has
+    /// rested longest. None if there is none.
     pub(in crate::pool_reconciler) async fn take_resting(
         &mut self,
         scope: RequestScope<'_>,
@@ -62,21 +63,23 @@ impl Addresses {
         if released.is_empty() {
             return Ok(None);
         }
-        released.sort_by_key(|released| {
-            (
-                released.without_del,
-                !is_of_pod(released, claimant),
-                released.ended,
-            )
-        });
         let me = node_ref(&me);
         let mut there = api.addresses_of(&self.context.agent.config.node).await?;
         there.retain(|address| {
             let spec = &address.spec;
             spec.state == AddressState::Bound && spec.holder.is_none() && spec.node == me
         });
+        let pool = self.context.pool.as_str();
+        released.sort_by_key(|released| {
+            let object = there.iter().find(|address| is_for(pool, address, released.ip));
+            (
+                released.without_del,
+                object.is_some_and(|object| has_passed(released, object, claimant)),
+                !is_of_pod(released, claimant),
+                released.ended,
+            )
+        });
         for ip in released.into_iter().map(|released| released.ip) {
-            let pool = self.context.pool.as_str();
             let Some(object) = there.iter().find(|address| is_for(pool, address, ip)) else {
                 continue;
             };
@@ -110,6 +113,16 @@ fn is_of_pod(released: &Released, claimant: &Claimant<'_>) -> bool {
     let before = released.lease.as_ref().and_then(|lease| Pod::of(&lease.sandbox));
     let name = |pod: Pod| (pod.namespace, pod.name);
     before.is_some() && before.map(name) == claimant.pod.clone().map(name)
+}
+
+/// Whether the address has already passed from the ended lease to an attachment that is not the claimant. The ADD of that one may
+/// be about to make its lease.
+fn has_passed(released: &Released, object: &IpAddress, claimant: &Claimant<'_>) -> bool {
+    let Some(has) = &object.spec.attachment else {
+        return false;
+    };
+    let is_of_lease = |lease: &Lease| is_attachment(has, &lease.owner);
+    *has != claimant.attachment() && !released.lease.as_ref().is_none_or(is_of_lease)
 }
 
 /// Makes the claimant the owner of `object`. None if another process has changed the object.

@@ -16,6 +16,11 @@ async fn answer_of_owner(reserved: &[&str]) -> Result<Reply, Error> {
 
 /// As [`answer_of_owner`], with this object of the block.
 async fn answer_beside(block: IpBlock, reserved: &[&str]) -> Result<Reply, Error> {
+    answer_for(block, reserved, &[]).await
+}
+
+/// As [`answer_beside`], to a request that also asks for an address of each of `families`.
+async fn answer_for(block: IpBlock, reserved: &[&str], families: &[Family]) -> Result<Reply, Error> {
     let object = address_object("10.1.0.5", "c9", "b");
     let (context, target, _dir) = registered_node(move |uri| {
         if uri.contains("/ipaddresses/") {
@@ -34,6 +39,7 @@ async fn answer_beside(block: IpBlock, reserved: &[&str]) -> Result<Reply, Error
     let mut request = Request::new(Verb::Allocate, context.pool.clone());
     request.ips = vec!["10.1.0.5".parse().unwrap()];
     request.attachment = Some(asked("c1"));
+    request.families = families.to_vec();
     let scope = RequestScope {
         target: &target,
         accepted,
@@ -49,6 +55,14 @@ async fn a_requested_address_that_the_node_withholds_is_refused_if_a_pod_has_it(
     assert_eq!(answer_of_owner(&[]).await.unwrap(), Reply::Local);
     let refused = answer_of_owner(&["10.1.0.5"]).await.unwrap_err();
     assert_eq!(refused.code, Code::ADDRESS_IN_USE, "{refused:?}");
+}
+
+/// The pod may keep its address of the other family, and the plugin does not know that address.
+#[tokio::test]
+async fn an_address_of_a_block_does_not_answer_for_the_other_family() {
+    let reply = answer_for(own_block(), &[], &[Family::V6]).await.unwrap();
+    let families = vec![Family::V6];
+    assert_eq!(reply, Reply::Allocate { families });
 }
 
 /// The plugin does not allocate it: the file of a node with an empty disk lacks the block. It would ask again until its limit.

@@ -149,13 +149,31 @@ async fn an_attachment_gets_back_its_own_resting_address() {
     assert!(with(&context, |store| store.is_asking(&asked("c1").owner)).await);
 }
 
+/// The first address has passed to `c8`, whose ADD may be about to make its lease.
+#[tokio::test]
+async fn an_address_that_has_just_passed_on_is_taken_last() {
+    let (passed, untouched) = ("10.1.0.5", "10.1.0.6");
+    for (container, expected) in [("c9", untouched), ("c8", passed)] {
+        let objects = [(passed, "c8"), (untouched, "c2")];
+        let objects = objects.map(|(ip, container)| address_object(ip, container, "n"));
+        let (context, target, _dir) = node_of(objects.to_vec(), 200).await;
+        with(&context, move |store| {
+            release(store, "c1", passed, sandbox("a"));
+            release(store, "c2", untouched, sandbox("b"));
+        })
+        .await;
+        let taken = pass_to(&context, &target, container, None).await;
+        assert_eq!(taken.unwrap().spec.address, expected, "{container}");
+    }
+}
+
 #[tokio::test]
 async fn a_pod_gets_its_previous_address_before_those_that_have_rested_longer() {
     let (earlier, later) = ("10.1.0.5", "10.1.0.6");
     let objects = || {
         vec![
             address_object(earlier, "c1", "n"),
-            address_object(later, "c1", "n"),
+            address_object(later, "c2", "n"),
         ]
     };
     for (pod, expected) in [("b", later), ("a", earlier), ("other", earlier)] {

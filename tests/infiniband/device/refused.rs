@@ -118,12 +118,14 @@ fn a_link_made_by_software_is_refused() {
 }
 
 #[test]
-fn a_link_of_another_pod_is_reported_as_missing_on_the_node() {
+fn a_link_of_another_pod_is_refused_with_that_pod() {
     in_both_modes(|node| {
         let conf = whole_link(node, "ib1");
         let pods = [node.pod(), node.pod()];
         pods[0].attach(&conf, "net1");
-        pods[1].add(&conf, "net1").refused(7, &["ib1", "does not exist"]);
+        pods[1]
+            .add(&conf, "net1")
+            .refused(11, &["ib1 belongs to", "of container pod-"]);
         node.status(&conf).done();
         pods[0].detach(&conf, "net1");
         pods[1].attach(&conf, "net1");

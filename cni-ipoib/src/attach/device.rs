@@ -2,7 +2,7 @@
 //! A whole link: moved into the pod, and given back.
 
 use super::{AttachContext, Attachable, Effects, JOIN_REMEDY, PodLinks};
-use crate::device::restore::{delete_links_on, find, leave_pod, restore_state};
+use crate::device::restore::{find, leave_pod, restore_state};
 use crate::device::{Plan, function, move_in};
 use crate::error::{DeviceError, Error, Step};
 use crate::intent::Grant;
@@ -68,9 +68,7 @@ fn undo(context: &mut AttachContext<'_>, plan: &Plan) -> Result<(), Error> {
     }
     if let Some(link) = find(kernel, Side::Pod, &was.hardware)? {
         let others = others(state, context.network, context.attachment)?;
-        let is_of_pod = |child: &Link| !others.iter().any(|of| of.has_in(netns, child));
-        delete_links_on(kernel, Side::Pod, &link, is_of_pod)?;
-        leave_pod(kernel, &link, was)?;
+        leave_pod(kernel, &link, was, (netns, &others))?;
     }
     match find(kernel, Side::Host, &was.hardware)? {
         Some(link) => restore_state(kernel, &link, was, &plan.others),

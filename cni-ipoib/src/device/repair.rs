@@ -38,10 +38,14 @@ impl Owners {
         self.all.is_empty()
     }
 
-    fn dead(&self) -> impl Iterator<Item = (&Written, &Snapshot)> {
+    fn with_link(&self) -> impl Iterator<Item = (&Written, &Snapshot)> {
         let all = self.all.iter();
-        let with_link = all.filter_map(|of| Some((of, of.intent.device.as_ref()?)));
-        with_link.filter(|(of, was)| was.is_of_this_boot() && !of.lives())
+        all.filter_map(|of| Some((of, of.intent.device.as_ref()?)))
+    }
+
+    fn dead(&self) -> impl Iterator<Item = (&Written, &Snapshot)> {
+        self.with_link()
+            .filter(|(of, was)| was.is_of_this_boot() && !of.lives())
     }
 
     /// The attachment of a dead pod that had `link`.
@@ -57,11 +61,7 @@ impl Owners {
     pub(crate) fn require_free(&self, link: &Link) -> Result<(), Error> {
         match self.all.iter().find(|of| of.owns(link) && of.lives()) {
             None => Ok(()),
-            Some(owner) => Err(DeviceError::Taken {
-                link: link.name.clone(),
-                holder: owner.to_string(),
-            }
-            .into()),
+            Some(owner) => Err(taken_by(owner, &link.name)),
         }
     }
 
@@ -72,17 +72,13 @@ impl Owners {
             refusal,
             Error::MasterMissing { .. } | Error::DeviceWithoutLink { .. }
         );
-        let Master::Resolved(master) = master else {
-            return refusal;
-        };
-        let living = self.all.iter().filter(|of| is_missing && of.lives());
-        let mut taken = living.filter_map(|of| Some((of, of.intent.device.as_ref()?)));
-        match taken.find(|(_, was)| means(master, was)) {
-            None => refusal,
-            Some((of, was)) => Error::from(DeviceError::Taken {
-                link: was.name.clone(),
-                holder: of.to_string(),
-            }),
+        match master {
+            Master::Resolved(master) if is_missing => {
+                let mut living = self.with_link().filter(|(of, _)| of.lives());
+                let taken = living.find(|(_, was)| means(master, was));
+                taken.map_or(refusal, |(of, was)| taken_by(of, &was.name))
+            }
+            _ => refusal,
         }
     }
 
@@ -112,6 +108,12 @@ impl Owners {
         }
         Ok(None)
     }
+}
+
+/// The refusal of `link`, which `owner` has.
+fn taken_by(owner: &Written, link: &str) -> Error {
+    let (link, holder) = (link.to_owned(), owner.to_string());
+    DeviceError::Taken { link, holder }.into()
 }
 
 /// Restores the link of `owner` and ends its ownership. Does nothing if the kernel has not returned the link yet.

@@ -7,6 +7,7 @@
 use super::guids::has_port;
 use crate::error::{Error, Step};
 use crate::intent::{Hardware, Snapshot};
+use crate::journal::Written;
 use crate::kernel::{Kernel, Side, link_by_index, links};
 use crate::mark::is_ours;
 use common::netlink::{HwAddress, IPV6_MIN_MTU, Link, LinkChange, LinkInfo, LinkLayer, PacketLimits};
@@ -19,11 +20,19 @@ pub fn find(kernel: &mut dyn Kernel, side: Side, hardware: &Hardware) -> Result<
     Ok(links(kernel, side)?.into_iter().find(|link| hardware.is(link)))
 }
 
-/// Moves `link`, which is in the pod, to the host.
+/// Moves `link`, which is in the pod with the namespace `netns`, to the host. Deletes what the pod made on it before: all but the
+/// children of `others`.
 ///
 /// # Errors
 /// The kernel refuses.
-pub fn leave_pod(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Result<(), Error> {
+pub fn leave_pod(
+    kernel: &mut dyn Kernel,
+    link: &Link,
+    was: &Snapshot,
+    (netns, others): ((u64, u64), &[Written]),
+) -> Result<(), Error> {
+    let is_of_pod = |child: &Link| !others.iter().any(|of| of.has_in(netns, child));
+    delete_links_on(kernel, Side::Pod, link, is_of_pod)?;
     // The host may have a link of that name, and the move would stop half-way.
     for altname in &link.altnames {
         kernel

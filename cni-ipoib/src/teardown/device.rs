@@ -6,7 +6,7 @@ use super::{Caller, DetachTarget};
 use crate::device::function;
 use crate::device::guids::has_port;
 use crate::device::repair::restore_returned;
-use crate::device::restore::{delete_links_on, find, leave_pod};
+use crate::device::restore::{find, leave_pod};
 use crate::error::{DeviceError, Error, Step};
 use crate::intent::{Made, Snapshot, is_made_by_software};
 use crate::journal::{NodeLock, Written, others};
@@ -52,9 +52,7 @@ pub(super) fn return_link(caller: &Caller<'_>, target: &DetachTarget<'_>) -> Res
         let mut kernel = node.kernel(Some(&netns))?;
         policy::remove(&mut *kernel, table)?;
         if let Some(link) = find_in_pod(&mut *kernel, was, &others, netns.id())? {
-            let is_of_pod = |child: &Link| !others.iter().any(|of| of.has_in(netns.id(), child));
-            delete_links_on(&mut *kernel, Side::Pod, &link, is_of_pod)?;
-            leave_pod(&mut *kernel, &link, was)?;
+            leave_pod(&mut *kernel, &link, was, (netns.id(), &others))?;
             break;
         }
     }

@@ -187,7 +187,6 @@ impl Totals {
         for address in addresses.iter().map(Borrow::borrow).filter(of_pool) {
             let spec = &address.spec;
             let is_bound = spec.state == AddressState::Bound;
-            let is_orphaned = spec.state == AddressState::Orphaned;
             if is_bound {
                 self.keep_oldest(spec.since.clone());
             }
@@ -199,9 +198,11 @@ impl Totals {
                 continue;
             };
             // The machine of an orphaned address may still run.
-            self.excluded += u64::from((is_bound || is_orphaned) && is_excluded(accepted, ip));
+            self.excluded += u64::from(spec.state != AddressState::Kept && is_excluded(accepted, ip));
             let family = self.of_mut(Family::of(ip));
-            family.used = family.used.saturating_add(i64::from(!is_orphaned));
+            family.used = family
+                .used
+                .saturating_add(i64::from(spec.state != AddressState::Orphaned));
             family.claim(u128::from(!accepted.has_blocks() && is_allocatable(accepted, ip)));
         }
     }

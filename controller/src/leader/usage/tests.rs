@@ -41,6 +41,12 @@ fn address(ip: &str, block: &str, node: &str, state: &str) -> IpAddress {
     serde_json::from_value(address).unwrap()
 }
 
+/// The object of an address of a pool without blocks.
+fn alone(last: u8, state: &str) -> IpAddress {
+    let ip = format!("10.1.0.{last}");
+    address(&ip, &format!("{ip}/32"), "a", state)
+}
+
 #[test]
 fn an_address_in_both_a_block_report_and_an_object_counts_once() {
     let accepted = static_pool();
@@ -90,10 +96,7 @@ fn reserved_addresses_in_use_do_not_exhaust_a_pool_without_blocks() {
     let accepted = pool(&json!({
         "ranges": [{ "subnet": "10.1.0.0/29", "gateway": "none" }], "allocation": "PerAddress", "reserved": ["10.1.0.1-10.1.0.3"],
     }));
-    let bound = |last: u8| {
-        let ip = format!("10.1.0.{last}");
-        address(&ip, &format!("{ip}/32"), "a", "Bound")
-    };
+    let bound = |last| alone(last, "Bound");
     let mut addresses: Vec<IpAddress> = [1, 2, 3, 4].map(bound).into();
     let numbers = Usage::of(&accepted, &[], &addresses);
     assert_eq!((numbers.counters.used, numbers.counters.free), (4, 2));
@@ -108,10 +111,7 @@ fn orphaned_addresses_of_a_pool_without_blocks_are_neither_in_use_nor_free() {
     let accepted = pool(&json!({
         "ranges": [{ "subnet": "10.1.0.0/29", "gateway": "none", "exclude": ["10.1.0.6"] }], "allocation": "PerAddress",
     }));
-    let orphaned = |last: u8| {
-        let ip = format!("10.1.0.{last}");
-        address(&ip, &format!("{ip}/32"), "a", "Orphaned")
-    };
+    let orphaned = |last| alone(last, "Orphaned");
     let mut addresses: Vec<IpAddress> = [1, 2, 3, 4].map(orphaned).into();
     let numbers = Usage::of(&accepted, &[], &addresses);
     assert_eq!((numbers.counters.used, numbers.counters.free), (0, 1));

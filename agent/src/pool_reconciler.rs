@@ -118,8 +118,8 @@ impl PoolReconciler {
         // This comes first because the next steps may fail.
         self.blocks.known_mut().forget_reported();
         let target = self.context.target(api)?;
-        let has_blocks = !self.blocks.known().all().is_empty();
-        if target.accepted.is_none() && !has_blocks && self.context.file().await?.is_none() {
+        let has_no_block = || self.blocks.known().all().is_empty();
+        if target.accepted.is_none() && has_no_block() && self.context.file().await?.is_none() {
             let collected = self.collect_lost(&target, asked).await;
             self.context.agent.metrics.holds_nothing(&self.context.pool);
             self.context.agent.unreconciled.set(&self.context.pool, None);

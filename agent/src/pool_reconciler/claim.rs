@@ -8,13 +8,13 @@ use super::reconcile_block::BlockReconciler;
 use crate::node::local_block;
 use api::accepted_pool::AcceptedPool;
 use api::block_layout::{BlockCidr, BlockLayout};
-use api::convert::{block_record, cidr_of, new_block, with_record};
+use api::convert::{block_record, cidr_of, new_block};
 use api::listing::admits;
 use api::requests::{ApiError, ReconcileError, WriteResult};
 use api::{BlockState, IpBlock};
 use block::claim::{Order, TRIES, seed, tries};
 use block::owner::{Desired, NodeIdentity};
-use block::{BlockRecord, Mode, Owner, Phase};
+use block::{Mode, Owner, Phase};
 use ipam::clock::{Clock, KernelClock};
 use ipam::interval::IntervalSet;
 use ipam::pool::PoolFile;
@@ -309,7 +309,7 @@ impl Claims {
         self.of_family(family).unanswered = Some(cidr);
         let tried = self.try_create(blocks, wanted, cidr).await;
         let claims = self.of_family(family);
-        if matches!(tried, Ok(_) | Err(ReconcileError::Api(ApiError::Rejected { .. }))) {
+        if tried.as_ref().err().is_none_or(ReconcileError::is_refusal) {
             claims.unanswered = None;
         }
         if matches!(tried, Ok(None)) {
@@ -350,7 +350,7 @@ impl Claims {
         };
         let mut claimed = block_record(&block);
         if space.requests_probes() {
-            match self.counted_on(blocks, wanted, &block).await? {
+            match blocks.count_claim(&target.api, &block, me).await? {
                 Some(again) => claimed = again,
                 None => return Ok(None),
             }
@@ -365,30 +365,6 @@ impl Claims {
         blocks.write_block(about, claimed.local(Mode::Active)).await?;
         self.note_claim(&name, cidr);
         Ok(Some(Claimed::Yes))
-    }
-
-    /// Increments the epoch of a block that was claimed just now: the plugin probes addresses of blocks whose epoch is not the
-    /// first. None if another process has changed the block.
-    async fn counted_on(
-        &mut self,
-        blocks: &mut BlockReconciler,
-        wanted: ClaimTarget<'_>,
-        block: &IpBlock,
-    ) -> Result<Option<BlockRecord>, ReconcileError> {
-        let (name, to) = (block.name_any(), block_record(block).owned_by(wanted.me));
-        let swapped = wanted
-            .target
-            .api
-            .replace(&with_record(block, &to, &self.context.agent.config.node))
-            .await;
-        if let Err(ApiError::NoResponse { .. }) = swapped {
-            self.context.agent.watch_block(&name);
-        }
-        let WriteResult::Applied(after) = swapped? else {
-            return Ok(None);
-        };
-        blocks.known_mut().note(&name, Some(after));
-        Ok(Some(to))
     }
 
     fn note_claim(&mut self, name: &str, cidr: BlockCidr) {

@@ -373,9 +373,7 @@ impl GarbageCollector {
         addresses.forget_exhausted();
         let now = KernelClock.since_boot()?;
         // The file may be missing until this round writes it again. A pool that is gone has no cooldown.
-        let of_spec =
-            |accepted: &AcceptedPool| u64::try_from(accepted.spec.cooldown_seconds).unwrap_or_default();
-        let of_pool = accepted.map(|accepted| Duration::from_secs(of_spec(accepted)));
+        let of_pool = accepted.map(|accepted| accepted.spec.cooldown());
         let cooldown = file
             .as_ref()
             .map(PoolFile::cooldown)

@@ -13,10 +13,11 @@ use api::IpBlock;
 use api::accepted_pool::AcceptedPool;
 use api::block_layout::BlockCidr;
 use api::convert::{IN_USE, block_record, cidr_of, in_use, new_block, now, with_record};
-use api::requests::{ReconcileError, Requests, WriteResult};
+use api::requests::{ApiError, ReconcileError, Requests, WriteResult};
 use block::owner::{Desired, NodeIdentity, Step, next};
-use block::{BlockRecord, LocalBlock, Mode, Usage};
+use block::{BlockRecord, LocalBlock, Mode, Owner, Usage};
 use ipam::clock::{Clock, KernelClock};
+use kube::ResourceExt;
 use std::collections::{BTreeSet, HashSet};
 
 /// Whether an administrator has deleted the block. Its object stays until its owner returns it.
@@ -443,13 +444,10 @@ impl BlockReconciler {
             pool = %self.context.pool, block = name,
             "claimed a block again that the API server had lost"
         );
-        // Another node may have had the block in between. The plugin probes addresses of blocks whose epoch is not the first.
-        let counted = block_record(&block).owned_by(&to.owner);
-        let wanted = with_record(&block, &counted, &self.context.agent.config.node);
-        let WriteResult::Applied(after) = about.target.api.replace(&wanted).await? else {
+        // Another node may have had the block in between.
+        let Some(counted) = self.count_claim(&about.target.api, &block, &to.owner).await? else {
             return Ok(Freshness::Read);
         };
-        self.known.note(name, Some(after));
         self.write_block(
             BlockStep {
                 entry: Entry::Closed,
@@ -459,6 +457,27 @@ impl BlockReconciler {
         )
         .await?;
         Ok(Freshness::Known)
+    }
+
+    /// Increments the epoch of a block that `me` has claimed just now: the plugin probes addresses of blocks whose epoch is not the
+    /// first. None if another process has changed the block.
+    pub(super) async fn count_claim(
+        &mut self,
+        api: &Requests,
+        block: &IpBlock,
+        me: &Owner,
+    ) -> Result<Option<BlockRecord>, ReconcileError> {
+        let (name, to) = (block.name_any(), block_record(block).owned_by(me));
+        let wanted = with_record(block, &to, &self.context.agent.config.node);
+        let swapped = api.replace(&wanted).await;
+        if let Err(ApiError::NoResponse { .. }) = swapped {
+            self.context.agent.watch_block(&name);
+        }
+        let WriteResult::Applied(after) = swapped? else {
+            return Ok(None);
+        };
+        self.known.note(&name, Some(after));
+        Ok(Some(to))
     }
 
     /// Whether the address space lists the pool with this block. True if the pool is gone, since nothing is allocated from it.

@@ -15,7 +15,7 @@ use api::requests::{ReconcileError, Requests};
 use block::owner::NodeIdentity;
 use common::cni::{Code, Error};
 use ipam::agent::{Reply, Request, Verb};
-use ipam::pool::PoolName;
+use ipam::pool::{PoolFile, PoolName};
 use ipam::range::Family;
 use k8s_openapi::api::core::v1::ObjectReference;
 use std::collections::BTreeSet;
@@ -137,7 +137,7 @@ impl PoolReconciler {
         let accepted = self.require_open(&target)?;
         self.require_namespace(&target, &accepted, request).await?;
         if matches!(request.verb, Verb::Claim | Verb::Allocate) {
-            let written = self.write_missing_file(&target, &accepted).await;
+            let written = self.write_missing_or_older_file(&target, &accepted).await;
             written.map_err(|e| self.context.failed(&e))?;
         }
         let scope = RequestScope {
@@ -235,22 +235,28 @@ impl PoolReconciler {
 
     /// Writes the file if it is missing or of another spec: the plugin would find no pool, or no range of the address that the agent
     /// allocates.
-    pub(super) async fn write_missing_file(
+    pub(super) async fn write_missing_or_older_file(
         &mut self,
         target: &Target,
         accepted: &AcceptedPool,
     ) -> Result<(), ReconcileError> {
-        let file = self.context.file().await?;
-        if file.is_none_or(|file| file.generation != accepted.generation) {
-            self.blocks.write_file(target).await?;
-        }
-        Ok(())
+        let is_other = |file: PoolFile| file.generation != accepted.generation;
+        self.write_file_if(target, |file| file.is_none_or(is_other)).await
     }
 
     /// Rewrites the file if it does not admit pods of `namespace`.
     async fn admit(&mut self, target: &Target, namespace: &str) -> Result<(), ReconcileError> {
-        let file = self.context.file().await?;
-        if file.is_some_and(|file| !file.admits(Some(namespace))) {
+        let refuses = |file: PoolFile| !file.admits(Some(namespace));
+        self.write_file_if(target, |file| file.is_some_and(refuses)).await
+    }
+
+    /// Writes the file if the present one `is_outdated`.
+    async fn write_file_if(
+        &mut self,
+        target: &Target,
+        is_outdated: impl FnOnce(Option<PoolFile>) -> bool,
+    ) -> Result<(), ReconcileError> {
+        if is_outdated(self.context.file().await?) {
             self.blocks.write_file(target).await?;
         }
         Ok(())

@@ -2,7 +2,7 @@
 //! A node for the tests of the components of a reconciler.
 
 use super::addresses::Claimant;
-use super::context::{PoolContext, Target};
+use super::context::{PoolContext, RequestScope, Target};
 use crate::agent::Agent;
 use crate::config::Config;
 use crate::node::entry;
@@ -100,6 +100,15 @@ pub(super) fn claimant(asked: &AskedBy) -> Claimant<'_> {
         asked,
         pod: None,
         holder: None,
+    }
+}
+
+/// A request that no plugin waits for.
+pub(super) fn scope_of<'a>(target: &'a Target, accepted: &'a AcceptedPool) -> RequestScope<'a> {
+    RequestScope {
+        target,
+        accepted,
+        pending: None,
     }
 }
 

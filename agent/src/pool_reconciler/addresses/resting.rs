@@ -69,9 +69,9 @@ impl Addresses {
             let spec = &address.spec;
             spec.state == AddressState::Bound && spec.holder.is_none() && spec.node == me
         });
-        let pool = self.context.pool.as_str();
+        let there = self.context.by_ip(&there);
         released.sort_by_key(|released| {
-            let object = there.iter().find(|address| is_for(pool, address, released.ip));
+            let object = there.get(&released.ip);
             (
                 released.without_del,
                 object.is_some_and(|object| has_passed(released, object, claimant)),
@@ -80,7 +80,7 @@ impl Addresses {
             )
         });
         for ip in released.into_iter().map(|released| released.ip) {
-            let Some(object) = there.iter().find(|address| is_for(pool, address, ip)) else {
+            let Some(object) = there.get(&ip) else {
                 continue;
             };
             if self.is_unused(ip, object, claimant).await?

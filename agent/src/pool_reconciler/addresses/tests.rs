@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
-use crate::pool_reconciler::testing::{address_object, asked, claimant, node_with, refusal, registered_node};
+use crate::pool_reconciler::testing::{
+    address_object, asked, claimant, node_with, refusal, registered_node, scope_of,
+};
 use api::testing::accepted_pool;
 use serde_json::json;
 use std::sync::{Arc, Mutex};
@@ -30,11 +32,7 @@ async fn bind_beside_an_object_of(pool: &'static str) -> Result<IpAddress, Error
     })
     .await;
     let accepted = target.accepted.clone().unwrap();
-    let scope = RequestScope {
-        target: &target,
-        accepted: &accepted,
-        pending: None,
-    };
+    let scope = scope_of(&target, &accepted);
     let mut addresses = Addresses::new(context);
     addresses
         .bind(scope, IP.parse().unwrap(), &claimant(&asked("c1")))
@@ -70,11 +68,7 @@ async fn a_reserved_address_in_a_block_of_another_pool_is_refused_with_that_pool
         "ranges": [{ "subnet": "10.1.0.0/24", "gateway": "none" }], "blockSize": { "v4": 16 }, "reserved": [IP],
     });
     let accepted = accepted_pool("rail0", &spec).unwrap();
-    let scope = RequestScope {
-        target: &target,
-        accepted: &accepted,
-        pending: None,
-    };
+    let scope = scope_of(&target, &accepted);
     let addresses = Addresses::new(context);
     let refused = addresses.require_noted(scope, IP.parse().unwrap());
     let refused = refused.await.unwrap_err();
@@ -120,11 +114,7 @@ async fn bind_for_holder(
         "reserved": ["10.1.0.5", "10.1.0.21"], "sticky": "StatefulSet",
     });
     let accepted = accepted_pool("rail0", &spec).unwrap();
-    let scope = RequestScope {
-        target: &target,
-        accepted: &accepted,
-        pending: None,
-    };
+    let scope = scope_of(&target, &accepted);
     let asked = asked("c1");
     let holder = json!({
         "namespace": "default", "statefulSet": "db", "pod": "db-0", "network": "rail", "ifname": "net1",

@@ -3,7 +3,7 @@
 
 use super::super::testing::{
     address_object, answer_with_block, asked, file_of_earlier_boot, own_block, refusal, registered_node,
-    replace_file,
+    replace_file, scope_of,
 };
 use super::*;
 use ipam::agent::Verb;
@@ -40,11 +40,7 @@ async fn answer_for(block: IpBlock, reserved: &[&str], families: &[Family]) -> R
     request.ips = vec!["10.1.0.5".parse().unwrap()];
     request.attachment = Some(asked("c1"));
     request.families = families.to_vec();
-    let scope = RequestScope {
-        target: &target,
-        accepted,
-        pending: None,
-    };
+    let scope = scope_of(&target, accepted);
     let mut reconciler = PoolReconciler::new(context.agent.clone(), context.pool.clone());
     Box::pin(reconciler.serve_allocate(scope, &request)).await
 }
@@ -92,7 +88,7 @@ async fn a_request_brings_the_file_of_the_pool_up_to_date() {
         if let Some(file) = before {
             replace_file(&context, &file).await;
         }
-        Box::pin(reconciler.write_missing_file(&target, &accepted))
+        Box::pin(reconciler.write_missing_or_older_file(&target, &accepted))
             .await
             .unwrap();
         let file = context.file().await.unwrap().unwrap();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use super::*;
-use crate::pool_reconciler::testing::{address_object, asked, claimant, node_with, refusal};
+use crate::pool_reconciler::testing::{address_object, asked, claimant, node_with, refusal, scope_of};
 use api::testing::accepted_pool;
 use ipam::interval::Interval;
 use serde_json::{Value, json};
@@ -60,11 +60,7 @@ async fn a_full_pool_is_found_full_although_no_search_ends_in_the_time_of_its_pl
     let spec =
         json!({ "ranges": [{ "subnet": "10.1.0.0/24", "gateway": "none" }], "allocation": "PerAddress" });
     let accepted = accepted_pool("rail0", &spec).unwrap();
-    let scope = RequestScope {
-        target: &target,
-        accepted: &accepted,
-        pending: None,
-    };
+    let scope = scope_of(&target, &accepted);
     let asked = asked("c1");
     let claimant = claimant(&asked);
     let all = accepted.ranges.usable(Family::V4);

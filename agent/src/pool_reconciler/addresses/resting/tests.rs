@@ -2,7 +2,7 @@
 use super::*;
 use crate::pool_reconciler::context::{PoolContext, Target};
 use crate::pool_reconciler::testing::{
-    address_object, asked, claimant, commit_lease, commit_lease_of, node_with, refusal,
+    address_object, asked, claimant, commit_lease, commit_lease_of, node_with, refusal, scope_of,
 };
 use ipam::store::{RequestId, Sandbox, Store};
 use serde_json::{Value, json};
@@ -80,11 +80,7 @@ async fn pass_to(
     pod: Option<Pod>,
 ) -> Option<IpAddress> {
     let accepted = target.accepted.clone().unwrap();
-    let scope = RequestScope {
-        target,
-        accepted: &accepted,
-        pending: None,
-    };
+    let scope = scope_of(target, &accepted);
     let asked = asked(container);
     let claimant = Claimant {
         pod,

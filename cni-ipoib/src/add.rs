@@ -37,7 +37,8 @@ use std::path::Path;
 /// # Guarantees
 /// On error nothing is left: no link, no address, no file. After a kill at any point DEL or GC finds
 /// everything. Every check that can be made in advance comes before the first change. Nothing of another pod
-/// is changed, except a link or RDMA device that a dead pod left and that this ADD asks for.
+/// is changed, except a link or RDMA device that a dead pod left and that this ADD asks for. After its caller has ended,
+/// ADD makes nothing.
 ///
 /// # Assumptions
 /// None about the runtime: a second call at the same time waits. A repeated call first removes what the
@@ -146,6 +147,8 @@ fn clear_earlier(context: &mut AddContext<'_>, entry: &mut Entry) -> Result<(), 
 /// Plans the interface, writes the intent, and makes the interface.
 fn add_interface(context: &mut AddContext<'_>, entry: &mut Entry) -> Result<Interface, Refused> {
     let config = context.config;
+    // The journal entry is locked, so a DEL of the caller's runtime follows, or ran before and found nothing.
+    context.call.reader.require()?;
     device_info::require_place(
         config.device_info_file.as_deref(),
         context.node.device_info_dirs(),

@@ -20,7 +20,7 @@ use crate::node::Node;
 use crate::teardown::{Caller, DetachTarget, Links, take_down};
 use common::cni;
 use common::cni::dispatch::Call;
-use common::cni::{Args, Conf, IfName};
+use common::cni::{Args, Conf, IfName, Reader};
 use common::collector::{DeadAttachment, Reply, Request};
 use reach::Reach;
 use serde_json::json;
@@ -146,6 +146,7 @@ fn call_of(network: &str) -> Result<Call, cni::Error> {
         args_text: String::new(),
         path: Vec::new(),
         netns_override: false,
+        reader: Reader::PRESENT,
     })
 }
 

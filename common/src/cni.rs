@@ -16,6 +16,7 @@ pub mod id;
 pub mod keys;
 pub mod plain;
 pub mod process;
+pub mod reader;
 pub mod result;
 pub mod version;
 
@@ -27,5 +28,6 @@ pub use env::Env;
 pub use error::{Code, Error};
 pub use id::{Attachment, ContainerId, IfName};
 pub use process::run_process;
+pub use reader::Reader;
 pub use result::{CniResult, Dns, Interface, IpConfig, PROBES, Route, UNFINISHED};
 pub use version::Version;

@@ -18,6 +18,8 @@ pub(crate) fn add(node: &Node, call: &Call, owner: &Attachment, netns: &Path) ->
         return repeat(&locked, lease, &config.requests, &sandbox)
             .map(|result| for_main_plugin(result, config.probes));
     }
+    // The lock is also that of DEL, which follows, or ran before and found nothing.
+    call.reader.require()?;
     config.log_notes();
     let locked = locked.among(config.space, &config.sets)?;
     let prober = config.probes.then_some(Prober {

@@ -91,6 +91,7 @@ impl<D: Disk, C: Clock> RdmaIpam<D, C> {
             node,
             agent: &self.agent,
             place,
+            reader: call.reader,
         }))
     }
 }

@@ -29,7 +29,7 @@ use crate::agent::{Client, Reply, Request};
 use crate::config::PoolPlace;
 use crate::pool::PoolName;
 use crate::store::{Lease, Node, Store, is_nowhere};
-use common::cni::{Attachment, Code, Error};
+use common::cni::{Attachment, Code, Error, Reader};
 use std::time::Instant;
 
 /// The input of every verb.
@@ -40,6 +40,8 @@ pub(crate) struct Pools<'n> {
     pub(crate) agent: &'n Client,
     /// The pools of the configuration, and the location of all pools.
     pub(crate) place: PoolPlace,
+    /// The reader of the result.
+    pub(crate) reader: Reader,
 }
 
 impl<'n> Pools<'n> {

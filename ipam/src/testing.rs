@@ -8,7 +8,7 @@ use crate::config::Place;
 use crate::pool::{Allocation, Block, BlockState, Counters, FORMAT, PoolFile, PoolRange};
 use crate::store::{Disk, Identity, Node, NodeDisk, Store};
 use common::cni::dispatch::{Call, Plugin};
-use common::cni::{Args, Attachment, CniResult, Code, Conf, Dns, Error, GcConf};
+use common::cni::{Args, Attachment, CniResult, Code, Conf, Dns, Error, GcConf, Reader};
 use serde_json::{Value, json};
 use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
@@ -381,6 +381,7 @@ impl Fixture {
             args_text: String::new(),
             path: Vec::new(),
             netns_override: false,
+            reader: Reader::PRESENT,
         }
     }
 

@@ -6,7 +6,7 @@
 //! directory, exactly one JSON document for an error, and success of DEL if it is promised.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use common::cni::{Env, Streams, dispatch};
+use common::cni::{Env, Reader, Streams, dispatch};
 use common::mutate::{self, Random};
 use ipam::RdmaIpam;
 use ipam::agent::Client;
@@ -179,6 +179,7 @@ impl Fixture {
             stdin,
             stdout: &mut stdout,
             stderr: io::sink(),
+            reader: Reader::PRESENT,
         };
         NOW.set(0);
         MOST.set(0);

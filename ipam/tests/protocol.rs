@@ -2,7 +2,7 @@
 //! The plugin as a runtime calls it: environment and stdin in, one JSON document out.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use common::cni::{Env, Streams, dispatch};
+use common::cni::{Env, Reader, Streams, dispatch};
 use ipam::RdmaIpam;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -16,6 +16,7 @@ fn call(env: &[(&str, &str)], stdin: &[u8]) -> (u8, Value) {
         stdin,
         stdout: &mut stdout,
         stderr: std::io::sink(),
+        reader: Reader::PRESENT,
     };
     let env: Env = env.iter().copied().collect();
     let status = dispatch(&RdmaIpam::default(), "rdma-ipam", &env, streams);
@@ -232,6 +233,23 @@ fn del_needs_no_valid_ranges() {
     }
 }
 
+#[test]
+fn an_add_whose_caller_has_ended_allocates_nothing() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rdma-ipam"));
+    command.env_clear().env("CNI_COMMAND", "ADD");
+    let child = command
+        .stdin(Stdio::piped())
+        .stdout(writer)
+        .stderr(Stdio::piped())
+        .spawn();
+    let output = child.unwrap().wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{stderr}");
+    assert!(stderr.contains("nothing reads stdout"), "{stderr}");
+}
+
 /// std opens /dev/null in place of a closed stdout, so ADD succeeded and its answer was lost.
 #[test]
 fn an_add_with_closed_stdout_allocates_nothing() {
@@ -270,7 +288,7 @@ fn an_add_with_closed_stdout_allocates_nothing() {
             given,
             "{redirection}: {stderr}"
         );
-        assert!(given || stderr.contains("stdout was closed"), "{stderr}");
+        assert!(given || stderr.contains("nothing reads stdout"), "{stderr}");
     }
 }
 

@@ -9,7 +9,7 @@
 )]
 
 use common::cni::dispatch::{Call, Streams, dispatch};
-use common::cni::{Args, Conf, Version};
+use common::cni::{Args, Conf, Reader, Version};
 use serde_json::{Map, Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,6 +32,7 @@ fn call(network: &str, plugin: &Map<String, Value>) -> Call {
         args_text: String::new(),
         path: Vec::new(),
         netns_override: false,
+        reader: Reader::PRESENT,
     }
 }
 
@@ -302,6 +303,7 @@ fn add_on(dir: &Path, network: &str, plugin: &Map<String, Value>) -> Result<Vec<
         stdin: stdin.as_bytes(),
         stdout: &mut stdout,
         stderr: std::io::sink(),
+        reader: Reader::PRESENT,
     };
     let status = dispatch(&plugin, "rdma-ipam", &env.into_iter().collect(), streams);
     let answer: Value = serde_json::from_slice(&stdout).unwrap();

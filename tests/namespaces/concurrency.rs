@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Concurrent calls, as when kubelet starts all pods of a node that came back.
 
+use cni_ipoib::journal::Journal;
+use common::cni::Attachment;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tests::{Node, Pod, json, traces::assert_same};
 
 const PODS: usize = 50;
@@ -125,9 +127,13 @@ impl Looks {
     }
 
     /// Returns after `count` opens, or if `is_over`.
+    ///
+    /// # Panics
+    /// After four minutes, the time limit of a call.
     fn wait_for(&self, count: usize, is_over: &AtomicBool) {
-        let mut seen = 0;
+        let (mut seen, start) = (0, Instant::now());
         while seen < count && !is_over.load(Ordering::Relaxed) {
+            assert!(start.elapsed() < Duration::from_secs(240), "{seen} opens");
             seen += self.0.read_events().map_or(0, |events| events.len());
             thread::sleep(Duration::from_millis(10));
         }
@@ -175,6 +181,35 @@ fn del_waits_for_the_ipam_plugin_that_a_killed_add_left_running() {
             &node.traces(&[&pod]),
             "after DEL of an ADD that was killed",
         );
+    });
+}
+
+/// A runtime kills Multus, which is the caller, and sends DEL at once. The plugin that Multus started runs on.
+#[test]
+fn an_add_makes_nothing_after_its_caller_has_ended_and_del_was_faster() {
+    Node::run(|node| {
+        let conf = node.conf(json!({"ipam": node.rdma_ipam("10.7.0.0/24")}));
+        let pod = node.pod();
+        let before = node.traces(&[&pod]);
+        let call = pod.call("ADD", &conf, "net1");
+        let journal = Journal::new(&node.path("state"), conf.text("name"));
+        let attachment = Attachment {
+            container_id: pod.id.parse().unwrap(),
+            ifname: "net1".parse().unwrap(),
+        };
+        // The lock of the attachment stops ADD before its first effect, as the scheduler may.
+        let held = journal.open(&attachment).unwrap();
+        let record = node.path(&format!("state/attachments/net-a/{}@net1", pod.id));
+        let looks = Looks::at(&record);
+        let add = call.abandoned_when(|| {
+            looks.wait_for(1, &AtomicBool::new(false));
+            held
+        });
+        assert!(!add.status.success(), "{add}");
+        assert!(add.stderr.contains("nothing was done"), "{add}");
+        assert_same(&before, &node.traces(&[&pod]), "after ADD");
+        drop(pod.attach(&conf, "net1"));
+        pod.detach(&conf, "net1");
     });
 }
 

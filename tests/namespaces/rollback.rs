@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Whichever request the kernel refuses, ADD leaves nothing. If the rollback fails too, DEL completes it.
 
-use common::cni::{Env, Streams, dispatch};
+use common::cni::{Env, Reader, Streams, dispatch};
 use std::fs::File;
 use std::path::Path;
 use tests::fail::{Faults, Refuse};
@@ -26,6 +26,7 @@ fn add(node: &Node, pod: &Pod<'_>, conf: &Conf, faults: &Faults) -> (u8, Value) 
         stdin: stdin.as_bytes(),
         stdout: &mut stdout,
         stderr: std::io::sink(),
+        reader: Reader::PRESENT,
     };
     let state = node.path("state");
     let status = dispatch(&faults.plugin(&state), "cni-ipoib", &env, streams);

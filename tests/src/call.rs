@@ -142,6 +142,32 @@ impl Call {
         answer
     }
 
+    /// Runs the call for a caller that ends when `wait` returns: from then on nothing reads standard output. Then
+    /// drops the value of `wait`.
+    pub fn abandoned_when<T>(&self, wait: impl FnOnce() -> T) -> Answer {
+        let [mut stdin, mut stderr] = std::array::from_fn(|_| tempfile::tempfile().unwrap());
+        stdin
+            .write_all(&self.stdin)
+            .and_then(|()| stdin.rewind())
+            .unwrap();
+        let mut command = Command::new(&self.program);
+        command
+            .env_clear()
+            .envs(&self.env)
+            .stdin(stdin)
+            .stdout(Stdio::piped())
+            .stderr(stderr.try_clone().unwrap());
+        let start = Instant::now();
+        let mut child = command
+            .spawn()
+            .unwrap_or_else(|e| panic!("cannot start {command:?}: {e}"));
+        let held = wait();
+        drop(child.stdout.take());
+        drop(held);
+        let status = child.wait().unwrap();
+        self.answer(status, b"", &text_of(&mut stderr), start.elapsed())
+    }
+
     /// Runs the call and kills the process when `wait` returns, unless it has ended.
     fn killed_when(&self, wait: impl FnOnce()) -> Answer {
         // Files instead of pipes, because a descendant that outlives the plugin inherits the streams.
@@ -165,12 +191,12 @@ impl Call {
         // A process that has already ended is no error.
         let _ = child.kill();
         let status = child.wait().unwrap();
-        let text = |file: &mut File| {
-            let mut bytes = Vec::new();
-            file.rewind().and_then(|()| file.read_to_end(&mut bytes)).unwrap();
-            bytes
-        };
-        self.answer(status, &text(&mut stdout), &text(&mut stderr), start.elapsed())
+        self.answer(
+            status,
+            &text_of(&mut stdout),
+            &text_of(&mut stderr),
+            start.elapsed(),
+        )
     }
 
     /// The result of this call.
@@ -190,6 +216,13 @@ impl Call {
             took,
         }
     }
+}
+
+/// The bytes that a process wrote to `file`.
+fn text_of(file: &mut File) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    file.rewind().and_then(|()| file.read_to_end(&mut bytes)).unwrap();
+    bytes
 }
 
 impl Answer {

@@ -7,7 +7,7 @@ use api::http::Health;
 use api::testing::scripted_clients;
 use clap::{Args as _, FromArgMatches};
 use common::cni::dispatch::{Call, Plugin};
-use common::cni::{Args, Attachment, Conf};
+use common::cni::{Args, Attachment, Conf, Reader};
 use common::collector::{DeadAttachment, PodId, Reply, Request};
 use common::mutate::Random;
 use ipam::RdmaIpam;
@@ -178,6 +178,7 @@ impl Fixture {
             args_text: args.to_owned(),
             path: Vec::new(),
             netns_override: false,
+            reader: Reader::PRESENT,
         };
         RdmaIpam::default().add(&call, &of(container), &netns).unwrap();
     }

@@ -11,7 +11,8 @@ mod taken;
 
 use crate::mark::Mark;
 use crate::model::{Fault, Fixture, Ipam, Pod, State, attachment, ethernet, ipoib, of_kind};
-use common::cni::{Code, UNFINISHED};
+use common::cni::dispatch::{Call, Plugin};
+use common::cni::{Code, Reader, UNFINISHED};
 use common::netlink::AddrGenMode;
 use serde_json::json;
 
@@ -71,6 +72,21 @@ fn a_failure_leaves_nothing(fixture: &Fixture, fault: fn(usize) -> Fault) {
         log.len()
     });
     assert!(requests >= 13, "ADD makes {requests} requests");
+}
+
+#[test]
+fn an_add_without_a_reader_makes_nothing() {
+    let fixture = Fixture::new();
+    let before = fixture.kernel.state();
+    let call = Call {
+        reader: Reader::ABSENT,
+        ..fixture.call(&json!({}))
+    };
+    let refused = fixture
+        .plugin()
+        .add(&call, &attachment("c1"), &fixture.pod.path());
+    assert_eq!(refused.unwrap_err().code, Code::IO);
+    assert_clean(&fixture, &before, "after ADD");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use common::cni::dispatch::Call;
-use common::cni::{Args, Attachment, Conf};
+use common::cni::{Args, Attachment, Conf, Reader};
 use common::netlink::{
     AddrGenMode, HwAddress, IpoibMode, Link, LinkInfo, LinkLayer, OperState, PacketLimits,
 };
@@ -105,5 +105,6 @@ pub(crate) fn call_with(program: &str, keys: Value, args: &str) -> Call {
         args_text: args.to_owned(),
         path: vec![PathBuf::from("/nowhere")],
         netns_override: false,
+        reader: Reader::PRESENT,
     }
 }

@@ -9,6 +9,7 @@ use super::conf::{Conf, GcConf, read_object};
 use super::env::Env;
 use super::error::{Code, Error};
 use super::id::Attachment;
+use super::reader::Reader;
 use super::result::CniResult;
 use super::version::Version;
 use serde_json::{Value, json};
@@ -53,6 +54,8 @@ pub struct Call {
     pub path: Vec<PathBuf>,
     /// Whether `CNI_NETNS_OVERRIDE` allows the plugin's own namespace as the container's (cni `pkg/skel`).
     pub netns_override: bool,
+    /// The reader of the result.
+    pub reader: Reader,
 }
 
 /// A process' streams.
@@ -63,6 +66,8 @@ pub struct Streams<I, O, E> {
     pub stdout: O,
     /// Messages for people.
     pub stderr: E,
+    /// The reader of `stdout`.
+    pub reader: Reader,
 }
 
 /// Serves one call and returns the exit status: 0 or 1.
@@ -97,7 +102,10 @@ pub fn dispatch(
     let Some(document) = document else { return status };
     match writeln!(streams.stdout, "{document}").and_then(|()| streams.stdout.flush()) {
         Ok(()) => status,
-        Err(_) => 1,
+        Err(error) => {
+            tracing::error!(%error, %document, "cannot write the answer to stdout");
+            1
+        }
     }
 }
 
@@ -160,6 +168,7 @@ fn serve(
         netns_override: env
             .get("CNI_NETNS_OVERRIDE")?
             .is_some_and(|v| v == "1" || v.eq_ignore_ascii_case("true")),
+        reader: streams.reader,
     };
     run(plugin, command, env, &call)
 }

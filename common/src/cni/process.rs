@@ -4,11 +4,9 @@
 use super::dispatch::{Plugin, Streams, dispatch};
 use super::env::Env;
 use super::error::Error;
+use super::reader::Reader;
 use super::version::Version;
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::sys::stat::{fstat, makedev};
 use std::io::{Stderr, StdinLock, StdoutLock, Write, stderr, stdin, stdout};
-use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -21,11 +19,9 @@ pub fn run_process<P: Plugin>(make: impl FnOnce(&Env) -> Result<P, Error>) -> Ex
         .file_name()
         .unwrap_or_default()
         .to_string_lossy();
-    if env.get("CNI_COMMAND").is_ok_and(|command| command == Some("ADD")) && stdout_was_closed() {
-        tracing::error!(
-            %program,
-            "stdout was closed at the start, so the result of ADD would be lost; nothing was done"
-        );
+    let adds = env.get("CNI_COMMAND").is_ok_and(|command| command == Some("ADD"));
+    if adds && let Err(error) = Reader::OF_STDOUT.require() {
+        tracing::error!(%program, "{}", error.msg);
         return ExitCode::from(1);
     }
     let status = match make(&env) {
@@ -46,18 +42,8 @@ fn streams() -> Streams<StdinLock<'static>, StdoutLock<'static>, Stderr> {
         stdin: stdin().lock(),
         stdout: stdout().lock(),
         stderr: stderr(),
+        reader: Reader::OF_STDOUT,
     }
-}
-
-/// Whether this process was started without stdout.
-///
-/// In that case std opens `/dev/null` for reading and writing (library/std/src/sys/pal/unix,
-/// `sanitize_standard_fds`). Shells and Go's os/exec open it for writing only.
-fn stdout_was_closed() -> bool {
-    let stdout = stdout();
-    let is_null = fstat(stdout.as_fd()).is_ok_and(|file| file.st_rdev == makedev(1, 3));
-    let flags = fcntl(stdout.as_fd(), FcntlArg::F_GETFL).map(OFlag::from_bits_truncate);
-    is_null && flags.is_ok_and(|flags| flags & OFlag::O_ACCMODE == OFlag::O_RDWR)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ mod spellings;
 use super::*;
 use crate::range::{Family, Membership};
 use crate::testing::assert_error;
-use common::cni::Args;
+use common::cni::{Args, Reader};
 use serde_json::{Value, json};
 use std::net::IpAddr;
 
@@ -26,6 +26,7 @@ fn call(ipam: &Value, more: &Value) -> Call {
         args_text: String::new(),
         path: Vec::new(),
         netns_override: false,
+        reader: Reader::PRESENT,
     }
 }
 

@@ -220,6 +220,8 @@ impl<'a> Attempt<'a> {
                 "ADD did not use the addresses of this request in time: the agent has released them, or a later ADD of this attachment has asked again; try again",
             ));
         }
+        // The lock is also that of DEL, which follows, or ran before and found nothing.
+        self.pools.reader.require()?;
         let ranges = PoolRanges::new(&pool, &self.store.pool_path())?;
         let by_pool = || {
             let asks_agent = pool.asks_agent(self.sandbox.pod.as_deref());

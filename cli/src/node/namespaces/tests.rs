@@ -4,7 +4,7 @@ use crate::leases;
 use crate::node::facts::{LiveFacts, NodeFacts};
 use crate::node::{advice, check};
 use common::cni::dispatch::{Call, Plugin};
-use common::cni::{Args, Attachment, Conf};
+use common::cni::{Args, Attachment, Conf, Reader};
 use ipam::RdmaIpam;
 use serde_json::json;
 use std::os::unix::fs::symlink;
@@ -27,6 +27,7 @@ fn add(directory: &Path, ifname: &str) {
         args_text: args.to_owned(),
         path: Vec::new(),
         netns_override: false,
+        reader: Reader::PRESENT,
     };
     let attachment = Attachment {
         container_id: "sandbox".parse().unwrap(),

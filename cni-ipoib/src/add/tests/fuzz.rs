@@ -2,7 +2,7 @@
 //! Network configurations changed at random. `docs/design/fuzz.md` has the figures.
 
 use super::*;
-use common::cni::{Env, Streams, dispatch};
+use common::cni::{Env, Reader, Streams, dispatch};
 use common::mutate::{self, Random};
 use serde_json::Value;
 use std::io;
@@ -86,6 +86,7 @@ fn call(
         stdin,
         stdout: &mut stdout,
         stderr: io::sink(),
+        reader: Reader::PRESENT,
     };
     let status = dispatch(&fixture.plugin(), program, &env, streams);
     if stdout.is_empty() {

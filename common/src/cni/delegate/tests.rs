@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
-use crate::cni::{Args, Conf};
+use crate::cni::{Args, Conf, Reader};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
@@ -28,6 +28,7 @@ impl Plugins {
             args_text: "IgnoreUnknown=1;A=b".to_owned(),
             path: vec![PathBuf::from("/nowhere"), self.0.path().to_owned()],
             netns_override: false,
+            reader: Reader::PRESENT,
         }
     }
 }

@@ -76,6 +76,7 @@ fn call(env: Vec<(&str, &str)>, stdin: &str) -> (u8, Value, Vec<String>) {
         stdin: stdin.as_bytes(),
         stdout: &mut stdout,
         stderr: std::io::sink(),
+        reader: Reader::PRESENT,
     };
     let status = dispatch(&plugin, "x", &env.into_iter().collect(), streams);
     let document = if stdout.is_empty() {
@@ -150,6 +151,7 @@ fn a_call_without_a_command_prints_what_the_plugin_is() {
         stdin: &b""[..],
         stdout: std::io::sink(),
         stderr: &mut stderr,
+        reader: Reader::PRESENT,
     };
     assert_eq!(dispatch(&Recorder::default(), "x", &Env::default(), streams), 1);
     let text = String::from_utf8(stderr).unwrap();

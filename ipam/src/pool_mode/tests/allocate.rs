@@ -6,8 +6,12 @@ use crate::agent::{Reply, Verb};
 use crate::pool::{Allocation, BlockState, PoolFile};
 use crate::range::Family;
 use crate::testing::{attachment, range};
-use common::cni::Code;
+use common::cni::dispatch::{Call, Plugin};
+use common::cni::{Code, Reader};
+use serde_json::json;
 use std::net::IpAddr;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 fn ip(text: &str) -> IpAddr {
@@ -18,6 +22,29 @@ fn addresses(texts: &[&str]) -> Reply {
     Reply::Addresses {
         addresses: texts.iter().map(|text| ip(text)).collect(),
     }
+}
+
+#[test]
+fn an_add_whose_caller_ends_while_the_agent_works_returns_the_address() {
+    static ENDED: AtomicBool = AtomicBool::new(false);
+    let fixture = fixture(&pool("rail0", &["10.0.0.32/30"]));
+    let agent = Agent::start(&fixture, |request| match request.verb {
+        Verb::Allocate => {
+            ENDED.store(true, Ordering::SeqCst);
+            Some(addresses(&["10.0.0.200"]))
+        }
+        _ => Some(Reply::Done),
+    });
+    let call = Call {
+        reader: Reader(|| !ENDED.load(Ordering::SeqCst)),
+        ..fixture.call(&json!({"runtimeConfig": {"ips": ["10.0.0.200"]}}))
+    };
+    let refused = fixture.plugin.add(&call, &attachment("a"), Path::new("/netns"));
+    assert_says(&refused.unwrap_err(), Code::IO, &["nothing reads stdout"]);
+    assert_eq!(fixture.names("leases"), [""; 0]);
+    let requests = agent.end();
+    let last = requests.last().unwrap();
+    assert_eq!((last.verb, &last.ips), (Verb::Release, &vec![ip("10.0.0.200")]));
 }
 
 #[test]

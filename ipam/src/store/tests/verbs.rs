@@ -3,11 +3,24 @@
 
 use super::{dual, single};
 use crate::testing::{Fixture, assert_error, attachment};
-use common::cni::dispatch::Plugin;
-use common::cni::{Code, GcConf, Route};
+use common::cni::dispatch::{Call, Plugin};
+use common::cni::{Code, GcConf, Reader, Route};
 use serde_json::json;
 use std::path::Path;
 use std::time::Duration;
+
+#[test]
+fn an_add_without_a_reader_allocates_nothing() {
+    let fixture = Fixture::new(&json!({"subnet": "10.0.0.0/24"}));
+    let call = Call {
+        reader: Reader::ABSENT,
+        ..fixture.call(&json!({}))
+    };
+    let add = || fixture.plugin.add(&call, &attachment("a"), Path::new("/netns"));
+    assert_error(&add().unwrap_err(), Code::IO, &["nothing reads stdout"]);
+    assert_eq!(fixture.names("leases"), [""; 0]);
+    assert_eq!(fixture.names("addresses"), [""; 0]);
+}
 
 #[test]
 fn a_repeated_add_gives_the_same_result_under_a_new_configuration() {

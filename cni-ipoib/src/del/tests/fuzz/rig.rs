@@ -9,7 +9,7 @@ use crate::mark::Mark;
 use crate::model::{Fixture, State};
 use crate::policy;
 use crate::rdma::resolve::tests::with_devices;
-use common::cni::{Attachment, Env, Streams, dispatch};
+use common::cni::{Attachment, Env, Reader, Streams, dispatch};
 use common::mutate::Random;
 use common::netlink::{FunctionState, Link, NetnsMode, RdmaDevice, RouteEntry, Rule};
 use common::rdma::Guid;
@@ -206,6 +206,7 @@ impl Rig {
             stdin: stdin.as_slice(),
             stdout: &mut stdout,
             stderr: io::sink(),
+            reader: Reader::PRESENT,
         };
         let status = dispatch(&self.fixture.plugin(), "cni-ipoib", &env, streams);
         if stdout.is_empty() {

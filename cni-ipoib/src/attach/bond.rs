@@ -3,9 +3,10 @@
 //!
 //! All of them have the attachment's mark, so whatever removes the attachment removes them all.
 
-use super::PodLinks;
 use super::create::{Creation, create_link};
+use super::{AttachContext, PodLinks};
 use crate::error::{Error, Step};
+use crate::intent::Made;
 use crate::kernel::{Kernel, Side};
 use crate::plan::Plan;
 use common::netlink::{Link, LinkChange};
@@ -14,8 +15,9 @@ use std::time::Duration;
 /// How long a port other than the first may take to get carrier. After that the pod starts without that port.
 const SPARE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Creates the bond's ports; none if the plan is not a bond. The attachment's mark is on each.
-pub(super) fn ports(kernel: &mut dyn Kernel, plan: &Plan) -> Result<Vec<Link>, Error> {
+/// Creates the bond's ports; none if the plan is not a bond. The attachment's mark is on each, and `context` has the
+/// properties of each that the pod cannot change.
+pub(super) fn ports(context: &mut AttachContext<'_>, plan: &Plan) -> Result<Vec<Link>, Error> {
     let mark = &plan.interface.mark;
     let mut ports = Vec::new();
     for (name, child) in plan.port_names().zip(&plan.child.ports) {
@@ -24,12 +26,14 @@ pub(super) fn ports(kernel: &mut dyn Kernel, plan: &Plan) -> Result<Vec<Link>, E
             name: &name,
             mark,
         };
-        let link = create_link(kernel, &new)?;
+        let link = create_link(context.kernel, &new)?;
+        context.made.push(Made::of(&link));
         let alias = LinkChange {
             alias: Some(&mark.alias),
             ..LinkChange::default()
         };
-        kernel
+        context
+            .kernel
             .change_link(Side::Pod, link.index, &alias)
             .step(|| format!("configure {name}"))?;
         ports.push(link);

@@ -28,10 +28,13 @@ impl Attachable for Plan {
 
     fn make(&self, effects: &mut Effects<'_, '_>) -> Result<PodLinks, Error> {
         let link = create(effects, self)?;
-        let ports = bond::ports(effects.target().kernel, self)?;
+        let context = effects.target();
+        context.made.push(Made::of(&link));
+        let ports = bond::ports(context, self)?;
         let links = PodLinks { link, ports };
-        write_down(effects, &links)?;
-        let kernel = &mut *effects.target().kernel;
+        // Before the links get an address: DEL releases the addresses only if none of these links is left.
+        context.progress.made(&context.made)?;
+        let kernel = &mut *context.kernel;
         configure(kernel, &links.link, self, bond::mtu(&links.ports, self))?;
         bond::enslave(kernel, &links)?;
         Ok(links)
@@ -44,15 +47,6 @@ impl Attachable for Plan {
     fn move_rdma(&self, effects: &mut Effects<'_, '_>) -> Result<(), Error> {
         hand_over_undoably(effects, self.interface.rdma.as_ref())
     }
-}
-
-/// Records the properties of the links that the pod cannot change, before the links get an address. DEL
-/// releases the addresses only if none of these links is left.
-fn write_down(effects: &mut Effects<'_, '_>, links: &PodLinks) -> Result<(), Error> {
-    let context = effects.target();
-    let all = std::iter::once(&links.link).chain(&links.ports);
-    context.made = all.map(Made::of).collect();
-    context.progress.made(&context.made)
 }
 
 /// Sets the alias, and the settings that must precede bringing the link up.

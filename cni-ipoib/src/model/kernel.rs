@@ -50,6 +50,8 @@ pub(crate) enum Fault {
     None,
     /// This one is refused.
     Refused(usize),
+    /// This one is refused, and the pod has changed alias and group of its links before.
+    Unmarked(usize),
     /// This one takes effect, but its answer is an error.
     AnswerLost(usize),
     /// This one and all later ones are refused, as after a kill of the caller.
@@ -178,7 +180,7 @@ impl ModelKernel {
         let number = model.log.len();
         let fault = model.fault;
         let refused = match fault {
-            Fault::Refused(n) => n == number,
+            Fault::Refused(n) | Fault::Unmarked(n) => n == number,
             Fault::From(n) => n <= number,
             Fault::Every(prefix) => text.starts_with(prefix),
             Fault::None | Fault::AnswerLost(_) => false,
@@ -186,6 +188,11 @@ impl ModelKernel {
         model.log.push(text);
         model.state.let_udev_rename();
         if refused {
+            if let Fault::Unmarked(_) = fault {
+                for link in &mut model.state.pod {
+                    (link.alias, link.group) = (None, 0);
+                }
+            }
             return errno(Errno::EIO);
         }
         let answer = effect(&mut model);

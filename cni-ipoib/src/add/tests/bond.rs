@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A bond in the pod: three links that are created and deleted together.
 
-use super::{a_failure_leaves_nothing, after_a_kill, with_failing_del};
+use super::{a_failure_leaves_nothing, after_a_kill, assert_clean, at_every_request, with_failing_del};
 use crate::mark::Mark;
 use crate::model::{Fault, Fixture, Ipam, attachment, ethernet, ipoib};
 use common::cni::Code;
@@ -65,6 +65,30 @@ fn a_failure_at_any_step_of_a_bond_with_a_renamed_port_leaves_nothing() {
     fixture.kernel.set().names_of_host_count = true;
     fixture.kernel.set().state.host.push(ipoib(19, "net1p0", 0x8001));
     a_failure_leaves_nothing(&fixture, Fault::Refused);
+}
+
+#[test]
+fn a_refused_change_leaves_no_link_of_a_bond_whose_mark_the_pod_changed() {
+    let fixture = fixture();
+    let before = fixture.kernel.state();
+    let mut changes = 0;
+    at_every_request(Fault::Unmarked, |number| {
+        fixture.kernel.fail(Fault::Unmarked(number));
+        let added = fixture.add("c1");
+        let log = fixture.kernel.get().log.clone();
+        if log.get(number).is_some_and(|asked| asked.starts_with("change ")) {
+            added.unwrap_err();
+            changes += 1;
+            assert_clean(&fixture, &before, &format!("without {:?}", log[number]));
+        } else {
+            fixture.kernel.fail(Fault::None);
+            fixture.del("c1").unwrap();
+            let mut state = fixture.kernel.set();
+            state.state = before.clone();
+        }
+        log.len()
+    });
+    assert_eq!(changes, 3, "one for each link");
 }
 
 #[test]

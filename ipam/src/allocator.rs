@@ -162,9 +162,9 @@ pub fn try_allocate(
         });
     }
     let mut listed = Listed::default();
-    sets.iter()
-        .zip(asked)
-        .map(|(set, asked)| match asked {
+    let (mut given, mut short) = (Vec::new(), None::<Shortage>);
+    for (set, asked) in sets.iter().zip(asked) {
+        let found = match asked {
             Some(asked) => Ok(asked),
             None => next(set, store, &mut listed).or_else(|refusal| match (refusal, prober) {
                 (Refusal::Short(shortage), Some(prober)) if shortage.resting > 0 => {
@@ -172,8 +172,15 @@ pub fn try_allocate(
                 }
                 (refusal, _) => Err(refusal),
             }),
-        })
-        .collect()
+        };
+        match found {
+            Ok(allocation) => given.push(allocation),
+            Err(Refusal::Short(shortage)) if shortage.outweighs(short.as_ref()) => short = Some(shortage),
+            Err(Refusal::Short(_)) => {}
+            Err(other) => return Err(other),
+        }
+    }
+    short.map_or(Ok(given), |shortage| Err(Refusal::Short(shortage)))
 }
 
 /// The set and range of a requested address.
@@ -334,6 +341,11 @@ impl Shortage {
         self.taken = self.taken.saturating_add(size - without_taken.count());
         self.resting = self.resting.saturating_add(rests.len() as u128);
         self.next = rests.into_iter().chain(self.next).min();
+    }
+
+    /// Whether this is the cause to report after `earlier`: an address of `earlier` becomes free by itself, and none of this one.
+    fn outweighs(&self, earlier: Option<&Self>) -> bool {
+        earlier.is_none_or(|earlier| earlier.next.is_some() && self.next.is_none())
     }
 
     /// The seconds until a resting address is free, for a person.

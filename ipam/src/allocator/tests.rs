@@ -125,6 +125,26 @@ fn refused(sets: &[Vec<Range>], requests: &[&str], memory: &Memory) -> (Code, St
     (error.code, error.msg)
 }
 
+/// To wait for a resting address of the first set does not help.
+#[test]
+fn a_set_without_a_resting_address_is_named_before_one_with() {
+    let sets = [
+        vec![range("10.0.0.0/31", &Arc::default())],
+        vec![range("10.1.0.0/31", &Arc::default())],
+    ];
+    let memory = Memory {
+        resting: ["10.0.0.0", "10.0.0.1"]
+            .map(|ip| (ip.parse().unwrap(), Duration::from_secs(5)))
+            .into(),
+        ..Memory::with(&["10.1.0.0", "10.1.0.1"])
+    };
+    for sets in [sets.clone(), [sets[1].clone(), sets[0].clone()]] {
+        let (code, msg) = refused(&sets, &[], &memory);
+        assert_eq!(code, Code::EXHAUSTED, "{msg}");
+        assert!(msg.contains("10.1.0.0") && !msg.contains("10.0.0.0"), "{msg}");
+    }
+}
+
 #[test]
 fn an_attachment_gets_one_address_from_each_set() {
     let sets = [

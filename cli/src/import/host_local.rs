@@ -3,7 +3,9 @@
 //! `DIR/<network>/<address>`, which contain the container's ID. Its addresses are unique only on one node. If two nodes
 //! have allocated the same address, both pods keep it.
 
-use super::source::{Group, Network, SourceAllocation, SourceData, group_networks, items, networks, text};
+use super::source::{
+    Group, Network, SourceAllocation, SourceData, absolute, group_networks, items, networks, text,
+};
 use crate::args::Source;
 use crate::cluster::snapshot::config_of;
 use crate::output::CommandError;
@@ -24,7 +26,8 @@ const TYPE: &str = Source::HostLocal.name();
 /// As [`crate::cluster::explain`], or a directory cannot be listed.
 pub async fn read(client: &Client, directories: &[PathBuf]) -> Result<SourceData, CommandError> {
     let mut allocations: BTreeMap<String, Vec<SourceAllocation>> = BTreeMap::new();
-    for directory in directories {
+    let directories = absolute(directories)?;
+    for directory in &directories {
         for (network, found) in read_directory(directory)? {
             allocations.entry(network).or_default().extend(found);
         }
@@ -32,7 +35,7 @@ pub async fn read(client: &Client, directories: &[PathBuf]) -> Result<SourceData
     let (networks, refused) = networks(client, TYPE).await?;
     let mut data = interpret(networks, allocations);
     data.refused.extend(refused);
-    data.files = Some(directories.len());
+    data.files = Some(directories);
     Ok(data)
 }
 
@@ -44,7 +47,7 @@ pub fn interpret(networks: Vec<Network>, allocations: BTreeMap<String, Vec<Sourc
         allocations,
         networks,
         refused,
-        files: Some(0),
+        files: Some(Vec::new()),
         ..SourceData::default()
     }
 }

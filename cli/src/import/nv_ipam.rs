@@ -3,7 +3,9 @@
 //! files in which each node stores its allocations (`/var/lib/cni/nv-ipam/store`). Without these files, the status of the
 //! pods shows their addresses.
 
-use super::source::{Group, Network, SourceAllocation, SourceData, group_networks, items, networks, text};
+use super::source::{
+    Group, Network, SourceAllocation, SourceData, absolute, group_networks, items, networks, text,
+};
 use crate::args::Source;
 use crate::cluster::list_if_known;
 use crate::output::CommandError;
@@ -32,7 +34,8 @@ pub async fn read(client: &Client, files: &[PathBuf]) -> Result<SourceData, Comm
     );
     let pools = list_if_known(&api, "IPPools of nv-ipam").await?;
     let mut allocations: BTreeMap<String, Vec<SourceAllocation>> = BTreeMap::new();
-    for file in files {
+    let files = absolute(files)?;
+    for file in &files {
         let text = std::fs::read_to_string(file)
             .map_err(|e| CommandError(format!("cannot read {}: {e}", file.display())))?;
         let origin = file.display().to_string();
@@ -45,7 +48,7 @@ pub async fn read(client: &Client, files: &[PathBuf]) -> Result<SourceData, Comm
     let (networks, refused) = networks(client, TYPE).await?;
     let mut data = interpret(networks, &pools.unwrap_or_default(), allocations);
     data.refused.extend(refused);
-    data.files = Some(files.len());
+    data.files = Some(files);
     Ok(data)
 }
 
@@ -61,7 +64,7 @@ pub fn interpret(
         allocations,
         networks,
         refused,
-        files: Some(0),
+        files: Some(Vec::new()),
         ..SourceData::default()
     }
 }

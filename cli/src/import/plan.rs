@@ -16,6 +16,7 @@ use ipnetwork::IpNetwork;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The parameters of the plan.
@@ -142,7 +143,7 @@ fn create(input: &PlanInput<'_>, group: &Group, steps: &[Step]) -> Result<Step, 
         unready: None,
         rounded: 0,
     };
-    exclude_in_use(step, data.files)
+    exclude_in_use(step, data.files.as_deref())
 }
 
 /// The next step of a pool whose import has begun. `left` are networks that still name the old plugin.
@@ -206,7 +207,7 @@ fn update(
         unready,
         rounded: 0,
     };
-    let mut step = exclude_in_use(step, data.files)?;
+    let mut step = exclude_in_use(step, data.files.as_deref())?;
     if step.spec == pool.spec && step.record == *record {
         step.action = Action::Keep;
     }
@@ -276,7 +277,7 @@ fn include_again(ranges: &mut [Range], entry: &str) {
 }
 
 /// Excludes the addresses in use from the ranges.
-fn exclude_in_use(mut step: Step, files: Option<usize>) -> Result<Step, String> {
+fn exclude_in_use(mut step: Step, files: Option<&[PathBuf]>) -> Result<Step, String> {
     step.record.in_use.clear();
     let is_from_pod = |one: &&SourceAllocation| one.reported_by.starts_with(NETWORK_STATUS);
     step.record.from_files = match files {
@@ -326,17 +327,20 @@ fn exclude_in_use(mut step: Step, files: Option<usize>) -> Result<Step, String> 
     Ok(step)
 }
 
-/// The allocations of the old plugin in the ranges of a pool, and the reservations in its address space. Allocations from files given in earlier runs stay valid. If files are given now, an
-/// earlier allocation that these files do not contain has ended, unless it names a pod. An allocation that names a pod
-/// stays, and ends with its pod ([`classify`]).
+/// The allocations of the old plugin in the ranges of a pool, and the reservations in its address space. An allocation
+/// from a file given in an earlier run stays valid until a run gets this file again, without the allocation. An allocation
+/// that names a pod stays then too, and ends with its pod ([`classify`]).
 fn known_allocations(data: &SourceData, record: &ImportRecord, spec: &IpPoolSpec) -> Vec<SourceAllocation> {
     let of_ranges = record.from.iter().filter_map(|key| data.allocations.get(key));
     let reserved = data.reserved.get(&spec.address_space);
     let mut all: Vec<SourceAllocation> = of_ranges.chain(reserved).flatten().cloned().collect();
-    let earlier = record.from_files.iter().filter(|one| match data.files {
-        None => false,
-        Some(0) => true,
-        Some(_) => one.pod.is_some(),
+    let is_read_again = |one: &SourceAllocation, files: &[PathBuf]| {
+        let origin = Path::new(&one.reported_by);
+        files.iter().any(|file| origin.starts_with(file))
+    };
+    let earlier = record.from_files.iter().filter(|one| {
+        let files = data.files.as_deref();
+        files.is_some_and(|files| one.pod.is_some() || !is_read_again(one, files))
     });
     for one in earlier {
         if all.iter().all(|other| other.address != one.address) {

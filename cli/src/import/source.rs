@@ -15,6 +15,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
+use std::path::PathBuf;
 
 /// The data of a source.
 #[derive(Clone, Debug, Default)]
@@ -31,8 +32,9 @@ pub struct SourceData {
     pub refused: Vec<Refusal>,
     /// Why the allocations of a range cannot be read, by the name of the range.
     pub damaged: BTreeMap<String, String>,
-    /// The number of node files that the allocations were read from; `None` if the API server has the allocations.
-    pub files: Option<usize>,
+    /// The absolute paths of the nodes' files, or directories, that the allocations were read from; `None` if the API server has
+    /// the allocations.
+    pub files: Option<Vec<PathBuf>>,
 }
 
 /// Networks that allocate from the same ranges.
@@ -80,6 +82,17 @@ pub struct SourceAllocation {
     pub pod: Option<String>,
     /// Where the allocation was read.
     pub reported_by: String,
+}
+
+/// The absolute form of paths on the command line, so that a later run in another directory recognizes them.
+///
+/// # Errors
+/// A path is empty, or the current directory is unknown.
+pub fn absolute(paths: &[PathBuf]) -> Result<Vec<PathBuf>, CommandError> {
+    let absolute = |path: &PathBuf| {
+        std::path::absolute(path).map_err(|e| CommandError(format!("--from {}: {e}", path.display())))
+    };
+    paths.iter().map(absolute).collect()
 }
 
 /// A network or pool that cannot be imported.

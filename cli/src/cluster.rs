@@ -190,7 +190,8 @@ pub fn last_change(object: &impl Resource) -> Option<Timestamp> {
         .max()
 }
 
-/// Lists all objects of `api`, page by page.
+/// Lists all objects of `api`, page by page. The API server keeps the state of such a list for minutes. If it is gone before the
+/// last page, the list begins anew, in one response.
 ///
 /// # Errors
 /// As [`explain`].
@@ -200,15 +201,19 @@ pub async fn list<K: Clone + DeserializeOwned + Debug>(
     params: &ListParams,
 ) -> Result<Vec<K>, CommandError> {
     let mut all = Vec::new();
-    let mut params = params.clone().limit(PAGE);
+    let mut next = params.clone().limit(PAGE);
     loop {
-        let page = api
-            .list(&params)
-            .await
-            .map_err(|e| explain(&format!("list {kind}"), &e))?;
+        let page = match api.list(&next).await {
+            Err(kube::Error::Api(status)) if status.code == 410 && next.continue_token.is_some() => {
+                all.clear();
+                next = params.clone();
+                continue;
+            }
+            page => page.map_err(|e| explain(&format!("list {kind}"), &e))?,
+        };
         all.extend(page.items);
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => params = params.continue_token(&token),
+            Some(token) => next = next.continue_token(&token),
             None => return Ok(all),
         }
     }

@@ -9,7 +9,7 @@ pub mod svg;
 pub mod text;
 
 use crate::allocations::allocations;
-use crate::cluster::snapshot::{Pool, Snapshot};
+use crate::cluster::snapshot::{Block, Pool, Snapshot};
 use crate::interval::parse;
 use crate::output::{CommandError, Outcome, Output};
 use crate::pools;
@@ -37,6 +37,11 @@ pub enum Part {
         node: String,
         /// The state of the block.
         state: String,
+    },
+    /// In a block of another pool of the address space.
+    OtherPool {
+        /// That pool.
+        pool: String,
     },
     /// Not claimed by any node.
     Free,
@@ -139,7 +144,7 @@ pub fn draw(snapshot: &Snapshot, pool: &Pool) -> Result<Map, CommandError> {
                 .filter(|(of, _)| *of == family)
                 .map(|(_, at)| *at)
                 .collect(),
-            blocks: blocks(snapshot, name, subnet),
+            blocks: blocks(snapshot, pool, subnet),
         };
         ranges.push(MappedRange {
             segments: layers.segments(whole(subnet)),
@@ -189,19 +194,24 @@ fn never(range: &api::Range, subnet: IpNetwork) -> IntervalSet {
     all.into_iter().collect()
 }
 
-fn blocks(snapshot: &Snapshot, pool: &str, subnet: IpNetwork) -> Vec<Segment> {
+/// The blocks of the pool's address space. A block of another pool may lie in `subnet` too, and its addresses are not free.
+fn blocks(snapshot: &Snapshot, pool: &Pool, subnet: IpNetwork) -> Vec<Segment> {
     let family = Family::of(subnet.ip());
-    let own = snapshot
-        .blocks_of(pool)
-        .filter(|block| Family::of(block.cidr.ip()) == family);
-    let segment = |block: &crate::cluster::snapshot::Block| Segment {
+    let inside = |block: &&Block| block.space() == pool.space() && Family::of(block.cidr.ip()) == family;
+    let segment = |block: &Block| Segment {
         at: whole(block.cidr),
-        part: Part::Block {
-            node: block.object.spec.owner.node.clone(),
-            state: format!("{:?}", block.object.spec.state),
+        part: if block.object.spec.pool == pool.name() {
+            Part::Block {
+                node: block.object.spec.owner.node.clone(),
+                state: format!("{:?}", block.object.spec.state),
+            }
+        } else {
+            Part::OtherPool {
+                pool: block.object.spec.pool.clone(),
+            }
         },
     };
-    let mut all: Vec<Segment> = own.map(segment).collect();
+    let mut all: Vec<Segment> = snapshot.blocks().iter().filter(inside).map(segment).collect();
     all.sort_by_key(|segment| segment.at.first);
     all
 }

@@ -148,6 +148,12 @@ fn shape(segment: &Segment, x: f64, y: f64, width: f64, hues: &BTreeMap<&str, us
     let mut text = match &segment.part {
         Part::Free => rect("free", "", width, "free"),
         Part::Never => rect("never", "", width, "never allocated"),
+        Part::OtherPool { pool } => rect(
+            "never",
+            "",
+            width,
+            &format!("in a block of pool {}", escaped(pool)),
+        ),
         Part::Excluded => rect("excluded", "", width, "excluded"),
         Part::Reserved => rect("reserved", "", width.max(LEAST), "reserved"),
         Part::Block { node, state } => {

@@ -69,6 +69,35 @@ fn each_segment_of_the_map_matches_the_pool_and_its_blocks() {
 }
 
 #[test]
+fn a_block_of_another_pool_of_the_space_is_not_drawn_as_free() {
+    let mut cluster = crate::testing::with(&[crate::testing::block("rail1", "10.1.0.64/28", "b")], &[]);
+    let ranges = serde_json::json!([{ "subnet": "10.1.0.0/24" }]);
+    let object = serde_json::from_value(crate::testing::pool("rail1", &ranges)).unwrap();
+    cluster.pools.push(Pool::of(object));
+    let map = draw(&cluster, &cluster.pools[0]).unwrap();
+    let range = &map.ranges[0];
+    let at = |number: u128| {
+        let mut parts = range.segments.iter();
+        let number = range.whole().first + number;
+        parts
+            .find(|one| one.at.contains(number))
+            .map(|one| &one.part)
+            .unwrap()
+    };
+    let other = Part::OtherPool {
+        pool: "rail1".to_owned(),
+    };
+    assert_eq!(
+        [at(63), at(64), at(79), at(80)],
+        [&Part::Free, &other, &other, &Part::Free]
+    );
+    assert_eq!(map.nodes["b"].0, 16, "the other pool's block is not this pool's");
+    let text = text::render(&map);
+    assert!(text.contains("10.1.0.64       ################...."), "{text}");
+    assert!(svg::render(&map).contains("in a block of pool rail1"));
+}
+
+#[test]
 fn the_text_map_shows_a_letter_for_each_node_and_capitals_for_used_addresses() {
     let text = text::render(&map());
     let row = text.lines().find(|line| line.contains("10.1.0.0 ")).unwrap();

@@ -45,7 +45,7 @@ pub fn render(map: &Map) -> String {
     if !legend.is_empty() {
         let _ = write!(text, "\n{}", legend.render());
     }
-    text.push_str("\n.  free   x  excluded   r  reserved   -  never allocated   CAPITAL or *  in use, at least one address\n");
+    text.push_str("\n.  free   x  excluded   r  reserved   -  never allocated   #  block of another pool   CAPITAL or *  in use, at least one address\n");
     text
 }
 
@@ -107,6 +107,7 @@ fn mark(range: &MappedRange, cell: Interval, letters: &BTreeMap<&str, char>) -> 
         Some(Part::Block { node, .. }) => letters.get(node.as_str()).copied().unwrap_or('+'),
         Some(Part::Excluded) => 'x',
         Some(Part::Reserved) => 'r',
+        Some(Part::OtherPool { .. }) => '#',
         Some(Part::Free) => '.',
         Some(Part::Never) | None => '-',
     }

@@ -291,6 +291,26 @@ fn homeless(block: &Block) -> Finding {
     )
 }
 
+/// An orphaned block whose node was registered again. As long as a node of that name exists, only its agent may decide about the
+/// block.
+fn of_namesake(snapshot: &Snapshot, block: &Block) -> Finding {
+    let node = &block.object.spec.owner.node;
+    let text = format!("belonged to an earlier registration of node {node}");
+    if snapshot.has_ready_agent(node) {
+        let remedy = "nothing: the node's agent takes the block over or frees it; if the problem stays, read the agent's log";
+        return problem(Severity::Info, "orphan", block.name(), text, remedy);
+    }
+    problem(
+        Severity::Warn,
+        "orphan",
+        block.name(),
+        format!("{text}, and no agent is ready there: the block stays"),
+        format!(
+            "let the agent run on {node}; or, if the machine is off: kubectl delete node {node}, and after the quarantine rdmanet release --node {node}"
+        ),
+    )
+}
+
 /// Blocks whose node or pool is gone.
 fn ownerless(snapshot: &Snapshot, block: &Block) -> Option<Finding> {
     let spec = &block.object.spec;
@@ -301,6 +321,7 @@ fn ownerless(snapshot: &Snapshot, block: &Block) -> Option<Finding> {
     let registered = snapshot.nodes.get(&spec.owner.node);
     match (spec.state, registered) {
         (BlockState::Shared, _) => None,
+        (BlockState::Orphaned, Some(_)) => Some(of_namesake(snapshot, block)),
         (BlockState::Orphaned, _) if in_use(&block.object) => Some(problem(
             Severity::Warn,
             "held",
@@ -367,12 +388,16 @@ fn leaks(snapshot: &Snapshot) -> Vec<Finding> {
             (Some(found), _) if !found.is_running => "has ended".to_owned(),
             _ => return None,
         };
+        let node = &object.spec.node;
+        let is_served = snapshot.nodes.get(&node.node) == Some(&node.node_uid) && snapshot.has_ready_agent(&node.node);
+        let severity = if is_served { Severity::Info } else { Severity::Warn };
+        let cooldown = snapshot.pool(&object.spec.pool).map_or(0, |pool| pool.spec_in_force().cooldown_seconds);
         Some(problem(
-            Severity::Warn,
+            severity,
             "leak",
             ip.to_string(),
-            format!("is bound to pod {name} on node {}, which {why}", object.spec.node.node),
-            format!("the agent of that node frees the address within minutes; if the node is gone for good: rdmanet release {ip}"),
+            format!("is bound to pod {name} on node {}, which {why}", node.node),
+            format!("the agent of that node frees the address within minutes, or after the cooldown of the pool ({cooldown} s); if the node is gone for good: rdmanet release {ip}"),
         ))
     });
     leaked.collect()

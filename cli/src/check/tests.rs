@@ -121,10 +121,78 @@ fn an_address_object_of_a_gone_or_replaced_pod_is_a_leak() {
     let found = problems(&cluster);
     let leaks: Vec<&Finding> = found.iter().filter(|one| one.kind == "leak").collect();
     assert_eq!(leaks.len(), 2, "{found:?}");
+    assert!(leaks.iter().all(|one| one.level == Severity::Info), "{found:?}");
     assert!(
         leaks[0].text.contains("does not exist") && leaks[1].text.contains("another pod with the same name")
     );
     assert!(leaks[0].remedy.contains("rdmanet release 10.1.0.100"));
+    assert!(
+        leaks[0].remedy.contains("cooldown of the pool (30 s)"),
+        "{found:?}"
+    );
+    // Nothing frees an address of a node without its agent, or of an earlier registration.
+    for change in [
+        |cluster: &mut Snapshot| {
+            cluster.agents.insert("a".into(), false);
+        },
+        |cluster: &mut Snapshot| {
+            cluster.nodes.insert("a".into(), "another".into());
+        },
+    ] {
+        let mut cluster = with(&[], &[address("rail0", "10.1.0.100", "a", "p")]);
+        change(&mut cluster);
+        let leak = (Severity::Warn, "leak", "10.1.0.100".into());
+        assert!(kinds(&cluster).contains(&leak), "{:?}", kinds(&cluster));
+    }
+}
+
+#[test]
+fn an_orphaned_block_of_a_node_that_was_registered_again_is_left_to_the_agent_of_that_node() {
+    let mut orphan = block("rail0", "10.1.0.48/28", "a");
+    orphan["spec"]["state"] = json!("Orphaned");
+    for used in [0, 3] {
+        orphan["status"] = json!({ "used": used, "free": 16 - used });
+        let mut cluster = with(&[orphan.clone()], &[]);
+        cluster.nodes.insert("a".into(), "another".into());
+        let found = |cluster: &Snapshot| {
+            let mut all = problems(cluster).into_iter();
+            all.find(|one| one.subject.ends_with("0a010030-28")).unwrap()
+        };
+        let served = found(&cluster);
+        assert_eq!(
+            (served.level, served.kind),
+            (Severity::Info, "orphan"),
+            "{served:?}"
+        );
+        assert!(
+            served
+                .remedy
+                .contains("the node's agent takes the block over or frees it"),
+            "{served:?}"
+        );
+        cluster.agents.insert("a".into(), false);
+        let deserted = found(&cluster);
+        assert_eq!(
+            (deserted.level, deserted.kind),
+            (Severity::Warn, "orphan"),
+            "{deserted:?}"
+        );
+        assert!(deserted.remedy.contains("kubectl delete node a"), "{deserted:?}");
+    }
+}
+
+/// Two pools share a subnet, and the network names both.
+#[test]
+fn an_address_with_an_object_is_one_of_the_pool_of_that_object() {
+    let mut cluster = with(&[], &[address("rail0", "10.1.0.100", "a", "p")]);
+    let ranges = json!([{ "subnet": "10.1.0.0/24" }]);
+    let other = serde_json::from_value(crate::testing::pool("ml", &ranges)).unwrap();
+    cluster.pools.insert(0, Pool::of(other));
+    cluster
+        .networks
+        .insert("ml/rail0".into(), vec!["ml".into(), "rail0".into()]);
+    cluster.pods = [pod("p", "a", "10.1.0.100")].into_iter().collect();
+    assert_eq!(problems(&cluster), []);
 }
 
 #[test]
@@ -464,7 +532,7 @@ fn the_address_of_a_running_static_pod_is_no_leak() {
     let mut mirror = pod("q", "a", "10.1.0.100");
     mirror.uids = vec!["mirror".to_owned()];
     cluster.pods = [mirror.clone()].into_iter().collect();
-    assert_eq!(kinds(&cluster), [(Severity::Warn, "leak", "10.1.0.100".into())]);
+    assert_eq!(kinds(&cluster), [(Severity::Info, "leak", "10.1.0.100".into())]);
     mirror.uids.push("q-uid".to_owned());
     cluster.pods = [mirror].into_iter().collect();
     assert_eq!(problems(&cluster), []);

@@ -381,8 +381,8 @@ impl Snapshot {
     }
 
     /// The pool of an address on an interface of `network` on `node`. It is one of those that the network's definition allocates
-    /// from: the pool of the node's block, or else the first one with such an address. Without a definition it is the pool of the
-    /// node's block, or else the only pool with such an address.
+    /// from: the pool of the node's block, or else of an object of this address, or else the first one with such an address.
+    /// Without a definition it is the pool of the node's block, or else the only pool with such an address.
     pub fn pool_of(&self, ip: IpAddr, network: &str, node: Option<&str>) -> Option<&Pool> {
         let mut blocks = self
             .blocks_with(ip)
@@ -391,13 +391,29 @@ impl Snapshot {
             let pools = self.with_fallback(named);
             let of_block = |block: &Block| pools.iter().find(|pool| pool.name() == block.object.spec.pool);
             let own = blocks.find_map(of_block);
-            return own.or_else(|| pools.iter().find(|pool| pool.covers(ip))).copied();
+            let of_object = || pools.iter().find(|pool| self.has_object(ip, pool.name()));
+            let covering = || pools.iter().find(|pool| pool.covers(ip));
+            return own.or_else(of_object).or_else(covering).copied();
         }
         if let Some(pool) = blocks.next().and_then(|block| self.pool(&block.object.spec.pool)) {
             return Some(pool);
         }
         let mut covering = self.pools.iter().filter(|pool| pool.covers(ip));
         covering.next().filter(|_| covering.next().is_none())
+    }
+
+    /// Whether an object of `pool` has the address. Costs one binary search.
+    fn has_object(&self, ip: IpAddr, pool: &str) -> bool {
+        let at = self.addresses.0.partition_point(|(address, _)| *address < ip);
+        let same = self.addresses.0.get(at..).unwrap_or_default().iter();
+        same.inspect(|_| work(1))
+            .take_while(|(address, _)| *address == ip)
+            .any(|(_, object)| object.spec.pool == pool)
+    }
+
+    /// Whether an agent is ready on `node`.
+    pub fn has_ready_agent(&self, node: &str) -> bool {
+        self.agents.get(node) == Some(&true)
     }
 
     /// The names of the address spaces.

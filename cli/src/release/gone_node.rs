@@ -100,8 +100,13 @@ pub(super) async fn release(
 
 fn require_gone(snapshot: &Snapshot, node: &str) -> Result<(), CommandError> {
     if snapshot.nodes.contains_key(node) {
+        let agent = if snapshot.has_ready_agent(node) {
+            "so its agent returns its blocks"
+        } else {
+            "and only its agent may return its blocks, but none is ready there; let it run"
+        };
         return Err(CommandError(format!(
-            "node {node} is registered, so its agent returns its blocks; if the machine is off for good, delete the Node object and run this again after the quarantine"
+            "node {node} is registered, {agent}; if the machine is off for good, delete the Node object and run this again after the quarantine"
         )));
     }
     let bound = |pod: &&crate::cluster::pods::PodFacts| pod.is_running && pod.node.as_deref() == Some(node);

@@ -12,6 +12,8 @@ use crate::args;
 use crate::output::CommandError;
 use cni_ipoib::select::RdmaPort;
 use common::netlink::LinkLayer;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -351,7 +353,13 @@ impl Bench {
     }
 }
 
+/// Removes the namespace of a pod and ends the programs in it, such as the server of a listener that was killed.
 fn remove_namespace(id: &str) -> Result<(), String> {
+    let inside = run(Command::new("ip").args(["netns", "pids", id]))?;
+    for pid in inside.lines().filter_map(|line| line.trim().parse().ok()) {
+        // A program that has ended by now is no error.
+        let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+    }
     run(Command::new("ip").args(["netns", "del", id])).map(drop)
 }
 

@@ -110,9 +110,35 @@ fn reach_peer(bench: &Bench, log: &mut Log, first: &Attached, peer: &str) {
 
 fn ping(bench: &Bench, log: &mut Log, name: &str, from: &Attached, to: &str) {
     let words = ["-q", "-c", "5", "-i", "0.3", "-W", "2", to];
-    let printed = log.step(name, || bench.inside(&from.pod, "ping", &words));
-    if let Some(times) = printed.as_deref().and_then(|text| text.lines().last()) {
-        log.seen(times);
+    let printed = log.step(name, || {
+        let printed = bench.inside(&from.pod, "ping", &words)?;
+        require_replies(&printed).map(|()| printed)
+    });
+    if let Some(printed) = printed {
+        let summary: Vec<&str> = printed.lines().rev().take(2).collect();
+        log.seen(summary.into_iter().rev().collect::<Vec<_>>().join("; "));
+    }
+}
+
+/// Fails if two replies or more are missing: `ping` itself succeeds with one reply. The first packet may be lost while the path to
+/// the other pod is resolved.
+fn require_replies(printed: &str) -> Result<(), String> {
+    let summary = printed.lines().find(|line| line.contains("packets transmitted"));
+    let mut words = summary
+        .unwrap_or_default()
+        .split([' ', ','])
+        .filter(|word| !word.is_empty());
+    let mut number = |of: &str| {
+        let after: Vec<&str> = words.by_ref().take_while(|word| !word.starts_with(of)).collect();
+        after.iter().rev().find_map(|word| word.parse::<u32>().ok())
+    };
+    match (number("transmitted"), number("received")) {
+        (Some(sent), Some(received)) if received + 1 >= sent => Ok(()),
+        (Some(_), Some(_)) => Err(format!(
+            "packets are lost: {}",
+            summary.unwrap_or_default().trim()
+        )),
+        _ => Err(format!("the output of ping has no number of replies: {printed}")),
     }
 }
 
@@ -313,6 +339,22 @@ mod tests {
         let words = words(&rdma, &["10.0.0.1"]).join(" ");
         assert!(words.starts_with("-d mlx4_0 -i 2 "), "{words}");
         assert!(words.ends_with(" 10.0.0.1"), "{words}");
+    }
+
+    #[test]
+    fn a_ping_that_loses_more_than_one_packet_fails() {
+        let iputils = |received: u32, loss: u32| {
+            format!(
+                "--- 198.18.0.2 ping statistics ---\n5 packets transmitted, {received} received, {loss}% packet loss, time 1212ms\nrtt min/avg/max/mdev = 0.1/0.2/0.3/0.1 ms\n"
+            )
+        };
+        require_replies(&iputils(5, 0)).unwrap();
+        require_replies(&iputils(4, 20)).unwrap();
+        require_replies("5 packets transmitted, 5 packets received, 0% packet loss\n").unwrap();
+        let lost = require_replies(&iputils(1, 80)).unwrap_err();
+        assert!(lost.contains("1 received, 80% packet loss"), "{lost}");
+        require_replies("5 packets transmitted, 3 received, +1 duplicates, 40% packet loss").unwrap_err();
+        require_replies("").unwrap_err();
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::agent::{Agent, event};
 use crate::config::LinkScope;
 use api::deadline::Deadline;
 use api::recorder::NewEvent;
-use common::netlink::{self, LinkInfo, OperState};
+use common::netlink::{self, LinkInfo};
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::ObjectReference;
 use rtnetlink::packet_core::NetlinkPayload;
@@ -149,7 +149,7 @@ fn read(message: LinkMessage, scope: &LinkScope) -> Option<Link> {
     counts.then_some(Link {
         name: link.name,
         enabled: link.up,
-        up: link.oper_state == OperState::Up,
+        up: link.carrier,
         active,
     })
 }

@@ -15,7 +15,11 @@ use rtnetlink::packet_route::link::{
 fn message(name: &str, layer: LinkLayerType, kind: Option<InfoKind>, up: bool) -> LinkMessage {
     let mut message = LinkMessage::default();
     message.header.link_layer_type = layer;
-    message.header.flags = LinkFlags::Up;
+    message.header.flags = if up {
+        LinkFlags::Up | LinkFlags::LowerUp
+    } else {
+        LinkFlags::Up
+    };
     message.attributes = vec![
         LinkAttribute::IfName(name.to_owned()),
         LinkAttribute::OperState(if up { State::Up } else { State::Down }),
@@ -65,6 +69,17 @@ fn is_child_watched(scope: &LinkScope) -> bool {
     child.header.index = 7;
     child.attributes.push(LinkAttribute::Link(4));
     read(child, scope).is_some()
+}
+
+/// A driver that never reports the loss of its carrier leaves the operational state unknown, as a WireGuard or a virtual port may.
+#[test]
+fn a_link_with_carrier_and_an_unknown_state_is_up() {
+    let mut message = message("eth1", LinkLayerType::Ether, None, true);
+    message.attributes[1] = LinkAttribute::OperState(State::Unknown);
+    let scope = "eth*".parse().unwrap();
+    assert!(read(message.clone(), &scope).unwrap().up);
+    message.header.flags = LinkFlags::Up;
+    assert!(!read(message, &scope).unwrap().up);
 }
 
 #[test]

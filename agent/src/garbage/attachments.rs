@@ -86,9 +86,11 @@ impl Attachments {
         false
     }
 
-    /// Logs each reason once. Such a round confirms no suspicion: two observations prove something only if no restart of the
+    /// Logs each reason once. What is left is unknown then and counts as none, or the last count would stay until the agent ends.
+    /// Such a round confirms no suspicion: two observations prove something only if no restart of the
     /// collector is between them.
     fn report_silence(&mut self, error: &ClientError) {
+        self.agent.metrics.uncollected(0);
         let (why, socket) = (error.to_string(), self.agent.config.collector.display());
         if self.last_error.as_ref() == Some(&why) {
             return;

@@ -345,6 +345,19 @@ async fn an_attachment_that_cannot_be_removed_is_counted_and_tried_again() {
     assert!(fixture.has_metric("rdmanet_garbage_left 0"));
 }
 
+/// What a collector that is gone could not remove may be gone too.
+#[tokio::test]
+async fn nothing_counts_as_left_while_no_collector_answers() {
+    let mut fixture = Fixture::new();
+    fixture.script().dead = vec![dead("one")];
+    fixture.script().refuses = Some(Reply::Failed("ib0 did not come back".to_owned()));
+    fixture.two_rounds().await;
+    assert!(fixture.has_metric("rdmanet_garbage_left 1"));
+    std::fs::remove_file(fixture.dir.path().join("collector.sock")).unwrap();
+    fixture.garbage.round().await;
+    assert!(fixture.has_metric("rdmanet_garbage_left 0"));
+}
+
 #[tokio::test]
 async fn leases_of_ranges_are_released_on_a_node_without_a_collector() {
     let (mut patient, mut fixture) = (Fixture::observing(NEVER), Fixture::without_collector());

@@ -24,7 +24,7 @@ pub use interface::InterfaceInUse;
 pub use plugin::{Origin, PEERS, PLUGINS, Plugin};
 pub use remove::{Uninstall, uninstall};
 
-use directory::Fitted;
+use directory::{Fitted, resolved};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -80,7 +80,8 @@ impl Target {
         }
         let (distribution, why) = self.distribution()?;
         let mut named = runtime::plugin_dirs(&self.host, distribution).into_iter();
-        Ok(match named.find(|(dir, _)| on_host(&self.host, dir).is_dir()) {
+        let is_there = |dir: &Path| resolved(&self.host, dir).is_ok_and(|dir| dir.is_dir());
+        Ok(match named.find(|(dir, _)| is_there(dir)) {
             Some((dir, file)) => (dir, format!("{why}, and {file} names this directory")),
             None => (distribution.bin_dir().into(), why),
         })

@@ -100,12 +100,12 @@ impl Directory {
     }
 
     fn unlocked(host: &Path, path: &Path) -> io::Result<Self> {
-        let handle = open_inside(host, path)?;
+        let handle = open_inside(host, path, OFlag::O_RDONLY | OFlag::O_DIRECTORY)?;
         let meta = handle.metadata()?;
         Ok(Self {
             place: path.to_owned(),
             // The path after all symbolic links of the node, such as `data/current` of an older k3s.
-            path: fs::read_link(format!("/proc/self/fd/{}", handle.as_raw_fd()))?,
+            path: path_of(&handle)?,
             identity: (meta.dev(), meta.ino()),
             handle,
         })
@@ -348,22 +348,33 @@ fn no_directory(host: &Path, path: &Path, source: io::Error) -> Error {
     }
 }
 
+/// The path of the node's `path` for this process, after all symbolic links of the node.
+///
+/// # Errors
+/// There is no such file or directory.
+pub(super) fn resolved(host: &Path, path: &Path) -> io::Result<PathBuf> {
+    path_of(&open_inside(host, path, OFlag::O_PATH)?)
+}
+
+fn path_of(handle: &File) -> io::Result<PathBuf> {
+    fs::read_link(format!("/proc/self/fd/{}", handle.as_raw_fd()))
+}
+
 /// Opens `path` with `host` as root directory, also for symbolic links.
-fn open_inside(host: &Path, path: &Path) -> io::Result<File> {
+fn open_inside(host: &Path, path: &Path, flags: OFlag) -> io::Result<File> {
     let host_dir = File::open(host)?;
     let how = OpenHow::new()
-        .flags(OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC)
+        .flags(flags | OFlag::O_CLOEXEC)
         .resolve(ResolveFlag::RESOLVE_IN_ROOT);
     match openat2(&host_dir, path, how) {
         Ok(handle) => Ok(handle.into()),
         // A kernel before 5.6, or a seccomp profile that does not know the call. Then only relative links work.
         Err(Errno::ENOSYS | Errno::EPERM) => {
-            let dir = super::on_host(host, path);
-            if dir.is_dir() {
-                File::open(dir)
-            } else {
-                Err(ErrorKind::NotADirectory.into())
+            let path = super::on_host(host, path);
+            if flags.contains(OFlag::O_DIRECTORY) && !path.is_dir() {
+                return Err(ErrorKind::NotADirectory.into());
             }
+            File::open(path)
         }
         Err(e) => Err(e.into()),
     }

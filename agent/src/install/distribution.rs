@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where distributions of Kubernetes keep their CNI plugins, and how to detect the distribution of a node.
 
+use super::directory::resolved;
 use super::{Error, on_host};
 use std::fmt;
 use std::fs;
@@ -115,10 +116,11 @@ impl Distribution {
     /// The first sign of the distribution on the node below `host`, in words.
     fn seen(self, host: &Path, os: &str) -> Option<String> {
         self.signs().iter().find_map(|sign| match sign {
-            Sign::Path(path) => on_host(host, Path::new(path))
-                .symlink_metadata()
-                .ok()
-                .map(|_| (*path).to_owned()),
+            Sign::Path(path) => {
+                let link = || on_host(host, Path::new(path)).symlink_metadata().is_ok();
+                let is_there = resolved(host, Path::new(path)).is_ok() || link();
+                is_there.then(|| (*path).to_owned())
+            }
             Sign::Os(key, wanted) => {
                 let value = os_value(os, key)?;
                 wanted

@@ -2,7 +2,8 @@
 //! The directories of plugins according to the configuration of the node's container runtime. They take precedence over the
 //! default of the distribution. They can be read only if all of the node's file system is mounted.
 
-use super::{Distribution, on_host};
+use super::Distribution;
+use super::directory::resolved;
 use glob::{Pattern, glob};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -72,9 +73,15 @@ fn imported(host: &Path, parent: &str, import: &str) -> Vec<String> {
     if !import.contains('*') {
         return path.to_str().map(str::to_owned).into_iter().collect();
     }
-    let on_node = |path: PathBuf| Some(Path::new("/").join(path.strip_prefix(host).ok()?));
-    let directory = Pattern::escape(&host.to_string_lossy());
-    let pattern = on_host(Path::new(&directory), &path);
+    // The part of the path without a pattern may have symbolic links of the node.
+    let is_plain = |component: &Component| !component.as_os_str().to_string_lossy().contains('*');
+    let plain: PathBuf = path.components().take_while(is_plain).collect();
+    let Ok(directory) = resolved(host, &plain) else {
+        return Vec::new();
+    };
+    let rest = path.strip_prefix(&plain).unwrap_or(&path);
+    let pattern = Path::new(&Pattern::escape(&directory.to_string_lossy())).join(rest);
+    let on_node = |found: PathBuf| Some(plain.join(found.strip_prefix(&directory).ok()?));
     let found = glob(&pattern.to_string_lossy()).into_iter().flatten();
     found
         .filter_map(|path| on_node(path.ok()?)?.to_str().map(str::to_owned))
@@ -96,7 +103,7 @@ fn cleaned(path: &Path) -> PathBuf {
 /// `crio.network.plugin_dirs` (cri-o `docs/crio.conf.5.md`) of the last file that has the key. CRI-O reads the files of the
 /// directory in lexical order, and each overrides those before it (cri-o `docs/crio.conf.d.5.md`).
 fn crio(host: &Path) -> Option<Named> {
-    let drop_ins = fs::read_dir(on_host(host, Path::new(CRIO_DROP_INS)));
+    let drop_ins = resolved(host, Path::new(CRIO_DROP_INS)).and_then(fs::read_dir);
     let mut files: Vec<String> = drop_ins
         .into_iter()
         .flatten()
@@ -113,7 +120,7 @@ fn crio(host: &Path) -> Option<Named> {
 }
 
 fn read(host: &Path, file: &str) -> Option<DocumentMut> {
-    let text = fs::read_to_string(on_host(host, Path::new(file))).ok()?;
+    let text = fs::read_to_string(resolved(host, Path::new(file)).ok()?).ok()?;
     text.parse().ok()
 }
 

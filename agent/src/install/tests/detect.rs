@@ -215,6 +215,33 @@ fn an_older_k3s_gets_the_plugins_in_the_directory_of_its_release() {
 }
 
 #[test]
+fn absolute_symlinks_of_the_node_lead_to_its_configuration_and_directory() {
+    let node = Node::usual();
+    node.write("/data/cni/loopback", "");
+    symlink("/data/cni", node.at("/srv-cni")).unwrap();
+    node.write("/data/containerd/config.toml", "imports = [\"conf.d/*.toml\"]\n");
+    node.write(
+        "/data/containerd/conf.d/cni.toml",
+        "[plugins.'io.containerd.grpc.v1.cri'.cni]\nbin_dir = '/srv-cni'\n",
+    );
+    fs::create_dir_all(node.at("/etc")).unwrap();
+    symlink("/data/containerd", node.at("/etc/containerd")).unwrap();
+    node.install("0.1.0").unwrap();
+    assert_eq!(node.names("/data/cni"), ["cni-ipoib", "loopback", "rdma-ipam"]);
+    assert_eq!(node.names("/opt/cni/bin"), ["loopback"]);
+}
+
+#[test]
+fn a_distribution_whose_state_was_moved_to_another_disk_is_detected() {
+    let node = Node::new();
+    node.write("/data/rancher/k3s/agent/kubelet.kubeconfig", "");
+    fs::create_dir_all(node.at("/var/lib")).unwrap();
+    symlink("/data/rancher", node.at("/var/lib/rancher")).unwrap();
+    let (found, why) = node.target().find().unwrap();
+    assert_eq!(found, Path::new("/var/lib/rancher/k3s/data/cni"), "{why}");
+}
+
+#[test]
 fn a_symlink_of_the_node_is_followed_inside_the_node() {
     let node = Node::usual();
     node.write("/var/lib/plugins/loopback", "");

@@ -264,6 +264,9 @@ fn a_self_test_cleans_up_after_a_killed_self_test() {
         // The pod of a killed listener keeps its port in use, too.
         let (mut listener, line) = listener_on(node, "ib1");
         assert!(line.contains("listening"), "{line}");
+        let servers = || processes_in("rdmanet-selftest-listener-a");
+        soon("the listener's server runs", || !servers().is_empty());
+        let servers = servers();
         listener.kill().unwrap();
         listener.wait().unwrap();
         assert!(Path::new("/run/netns/rdmanet-selftest-listener-a").exists());
@@ -273,7 +276,20 @@ fn a_self_test_cleans_up_after_a_killed_self_test() {
         );
         assert_sound(&selftest(node, &["--master", "ib1"]));
         assert_same(&before, &node.traces(&[]), "after the second run");
+        // A process that has ended has no namespace, even if nothing has reaped it.
+        let lives = |pid: &String| Path::new("/proc").join(pid).join("ns/net").read_link().is_ok();
+        let left: Vec<&String> = servers.iter().filter(|pid| lives(pid)).collect();
+        assert!(left.is_empty(), "servers of the killed listener: {left:?}");
     });
+}
+
+fn processes_in(namespace: &str) -> Vec<String> {
+    let listed = Command::new("ip")
+        .args(["netns", "pids", namespace])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(listed.stdout).unwrap();
+    text.split_whitespace().map(str::to_owned).collect()
 }
 
 #[test]

@@ -71,7 +71,7 @@ fn is_child_watched(scope: &LinkScope) -> bool {
     read(child, scope).is_some()
 }
 
-/// A driver that never reports the loss of its carrier leaves the operational state unknown, as a WireGuard or a virtual port may.
+/// A driver that never reports the loss of its carrier leaves the operational state unknown, as a tunnel or a virtual port may.
 #[test]
 fn a_link_with_carrier_and_an_unknown_state_is_up() {
     let mut message = message("eth1", LinkLayerType::Ether, None, true);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Random changes of the kernel's answers: the parser returns objects or an error for any bytes.
 
-use super::super::super::answer::{Answers, Progress};
+use super::super::super::answer::Answers;
 use super::super::super::garbled::{PORT, SEQUENCE, attribute, datagram, message};
 use super::super::device::{RdmaDevice, RdmaPort};
 use super::super::message::Message as RdmaMessage;
@@ -68,13 +68,7 @@ fn any_rdma_netlink_answer_is_read_or_refused() {
     let (mut devices, mut pairs, mut refused) = (0, 0, 0);
     mutate::cases("RDMA netlink", 20_000, |_, random| {
         let mut read = Answers::<RdmaMessage>::to(SEQUENCE, PORT);
-        let progress = read.read(&datagram(random, &answers));
-        refused += usize::from(progress.is_err());
-        assert_ne!(
-            progress.ok(),
-            Some(Progress::Complete),
-            "no message ends the list"
-        );
+        refused += usize::from(read.read(&datagram(random, &answers)).is_err());
         for object in read.objects {
             devices += usize::from(RdmaDevice::decode(object.clone()).is_ok());
             pairs += QueuePair::decode(object.clone()).map_or(0, |list| list.len());

@@ -5,10 +5,11 @@ use cni_ipoib::journal::Journal;
 use common::cni::Attachment;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use tests::call::LIMIT;
 use tests::{Node, Pod, json, traces::assert_same};
 
 const PODS: usize = 50;
@@ -116,6 +117,11 @@ fn gc_during_adds_removes_no_valid_attachment() {
     });
 }
 
+/// The journal entry of the interface `net1`.
+fn record(node: &Node, pod: &Pod<'_>) -> PathBuf {
+    node.path(&format!("state/attachments/net-a/{}@net1", pod.id))
+}
+
 /// The opens of a file. A call that waits for a program opens the record of its attachment again and again.
 struct Looks(Inotify);
 
@@ -129,11 +135,11 @@ impl Looks {
     /// Returns after `count` opens, or if `is_over`.
     ///
     /// # Panics
-    /// After four minutes, the time limit of a call.
+    /// After the time limit of a call.
     fn wait_for(&self, count: usize, is_over: &AtomicBool) {
         let (mut seen, start) = (0, Instant::now());
         while seen < count && !is_over.load(Ordering::Relaxed) {
-            assert!(start.elapsed() < Duration::from_secs(240), "{seen} opens");
+            assert!(start.elapsed() < LIMIT, "{seen} opens");
             seen += self.0.read_events().map_or(0, |events| events.len());
             thread::sleep(Duration::from_millis(10));
         }
@@ -163,8 +169,7 @@ fn del_waits_for_the_ipam_plugin_that_a_killed_add_left_running() {
         let before = node.traces(&[&pod]);
         let add = pod.call("ADD", &conf, "net1").killed_once_exists(&begun);
         assert!(add.was_killed(), "{add}");
-        let record = format!("state/attachments/net-a/{}@net1", pod.id);
-        let (looks, is_over) = (Looks::at(&node.path(&record)), AtomicBool::new(false));
+        let (looks, is_over) = (Looks::at(&record(node, &pod)), AtomicBool::new(false));
         thread::scope(|scope| {
             scope.spawn(|| {
                 looks.wait_for(20, &is_over);
@@ -199,8 +204,7 @@ fn an_add_makes_nothing_after_its_caller_has_ended_and_del_was_faster() {
         };
         // The lock of the attachment stops ADD before its first effect, as the scheduler may.
         let held = journal.open(&attachment).unwrap();
-        let record = node.path(&format!("state/attachments/net-a/{}@net1", pod.id));
-        let looks = Looks::at(&record);
+        let looks = Looks::at(&record(node, &pod));
         let add = call.abandoned_when(|| {
             looks.wait_for(1, &AtomicBool::new(false));
             held

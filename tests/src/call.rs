@@ -8,13 +8,13 @@ use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// The time limit of a call. kubelet's own limit is four minutes to start a sandbox, and two to stop it.
-pub(crate) const LIMIT: Duration = Duration::from_secs(240);
+pub const LIMIT: Duration = Duration::from_secs(240);
 
 /// A prepared call of a plugin.
 #[derive(Clone, Debug)]
@@ -145,22 +145,9 @@ impl Call {
     /// Runs the call for a caller that ends when `wait` returns: from then on nothing reads standard output. Then
     /// drops the value of `wait`.
     pub fn abandoned_when<T>(&self, wait: impl FnOnce() -> T) -> Answer {
-        let [mut stdin, mut stderr] = std::array::from_fn(|_| tempfile::tempfile().unwrap());
-        stdin
-            .write_all(&self.stdin)
-            .and_then(|()| stdin.rewind())
-            .unwrap();
-        let mut command = Command::new(&self.program);
-        command
-            .env_clear()
-            .envs(&self.env)
-            .stdin(stdin)
-            .stdout(Stdio::piped())
-            .stderr(stderr.try_clone().unwrap());
+        let mut stderr = tempfile::tempfile().unwrap();
         let start = Instant::now();
-        let mut child = command
-            .spawn()
-            .unwrap_or_else(|e| panic!("cannot start {command:?}: {e}"));
+        let mut child = self.start(Stdio::piped(), &stderr);
         let held = wait();
         drop(child.stdout.take());
         drop(held);
@@ -171,22 +158,9 @@ impl Call {
     /// Runs the call and kills the process when `wait` returns, unless it has ended.
     fn killed_when(&self, wait: impl FnOnce()) -> Answer {
         // Files instead of pipes, because a descendant that outlives the plugin inherits the streams.
-        let [mut stdin, mut stdout, mut stderr] = std::array::from_fn(|_| tempfile::tempfile().unwrap());
-        stdin
-            .write_all(&self.stdin)
-            .and_then(|()| stdin.rewind())
-            .unwrap();
-        let mut command = Command::new(&self.program);
-        command
-            .env_clear()
-            .envs(&self.env)
-            .stdin(stdin)
-            .stdout(stdout.try_clone().unwrap())
-            .stderr(stderr.try_clone().unwrap());
+        let [mut stdout, mut stderr] = std::array::from_fn(|_| tempfile::tempfile().unwrap());
         let start = Instant::now();
-        let mut child = command
-            .spawn()
-            .unwrap_or_else(|e| panic!("cannot start {command:?}: {e}"));
+        let mut child = self.start(stdout.try_clone().unwrap().into(), &stderr);
         wait();
         // A process that has already ended is no error.
         let _ = child.kill();
@@ -197,6 +171,25 @@ impl Call {
             &text_of(&mut stderr),
             start.elapsed(),
         )
+    }
+
+    /// Starts the plugin, with a file for each stream but `stdout`.
+    fn start(&self, stdout: Stdio, stderr: &File) -> Child {
+        let mut stdin = tempfile::tempfile().unwrap();
+        stdin
+            .write_all(&self.stdin)
+            .and_then(|()| stdin.rewind())
+            .unwrap();
+        let mut command = Command::new(&self.program);
+        command
+            .env_clear()
+            .envs(&self.env)
+            .stdin(stdin)
+            .stdout(stdout)
+            .stderr(stderr.try_clone().unwrap());
+        command
+            .spawn()
+            .unwrap_or_else(|e| panic!("cannot start {command:?}: {e}"))
     }
 
     /// The result of this call.

@@ -322,9 +322,14 @@ impl Snapshot {
         self.agents.values().any(|is_ready| *is_ready)
     }
 
-    /// Whether the agent of `node` is ready. A cluster without any such agent is reported once, not for each of its nodes.
+    /// As [`Self::has_ready_agent`], and true if no agent is ready: such a cluster is reported once, not for each of its nodes.
     pub fn has_agent(&self, node: &str) -> bool {
-        !self.has_any_agent() || self.agents.get(node).is_some_and(|is_ready| *is_ready)
+        !self.has_any_agent() || self.has_ready_agent(node)
+    }
+
+    /// Whether the agent of `node` is ready.
+    pub fn has_ready_agent(&self, node: &str) -> bool {
+        self.agents.get(node).is_some_and(|is_ready| *is_ready)
     }
 
     /// The pool of this name.
@@ -409,11 +414,6 @@ impl Snapshot {
         same.inspect(|_| work(1))
             .take_while(|(address, _)| *address == ip)
             .any(|(_, object)| object.spec.pool == pool)
-    }
-
-    /// Whether an agent is ready on `node`.
-    pub fn has_ready_agent(&self, node: &str) -> bool {
-        self.agents.get(node) == Some(&true)
     }
 
     /// The names of the address spaces.

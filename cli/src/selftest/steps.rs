@@ -115,8 +115,9 @@ fn ping(bench: &Bench, log: &mut Log, name: &str, from: &Attached, to: &str) {
         require_replies(&printed).map(|()| printed)
     });
     if let Some(printed) = printed {
-        let summary: Vec<&str> = printed.lines().rev().take(2).collect();
-        log.seen(summary.into_iter().rev().collect::<Vec<_>>().join("; "));
+        // The numbers of packets, and their times.
+        let lines: Vec<&str> = printed.lines().collect();
+        log.seen(lines[lines.len().saturating_sub(2)..].join("; "));
     }
 }
 
@@ -124,13 +125,9 @@ fn ping(bench: &Bench, log: &mut Log, name: &str, from: &Attached, to: &str) {
 /// the other pod is resolved.
 fn require_replies(printed: &str) -> Result<(), String> {
     let summary = printed.lines().find(|line| line.contains("packets transmitted"));
-    let mut words = summary
-        .unwrap_or_default()
-        .split([' ', ','])
-        .filter(|word| !word.is_empty());
-    let mut number = |of: &str| {
-        let after: Vec<&str> = words.by_ref().take_while(|word| !word.starts_with(of)).collect();
-        after.iter().rev().find_map(|word| word.parse::<u32>().ok())
+    let number = |of: &str| {
+        let part = summary?.split(", ").find(|part| part.contains(of))?;
+        part.split_whitespace().next()?.parse::<u32>().ok()
     };
     match (number("transmitted"), number("received")) {
         (Some(sent), Some(received)) if received + 1 >= sent => Ok(()),

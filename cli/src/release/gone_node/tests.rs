@@ -47,6 +47,23 @@ async fn an_address_of_a_gone_node_is_not_released_during_its_quarantine() {
     );
 }
 
+#[tokio::test]
+async fn a_registered_node_is_not_released_and_the_refusal_names_the_missing_agent() {
+    let mut snapshot = with(&[], &[]);
+    for (is_ready, cause) in [
+        (true, "so its agent returns its blocks"),
+        (
+            false,
+            "only its agent may return its blocks, but none is ready there",
+        ),
+    ] {
+        snapshot.agents.insert("a".to_owned(), is_ready);
+        let refused = release(&client(RESPONSE), &snapshot, "a", true).await;
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains(cause), "{refused}");
+    }
+}
+
 /// The controller has not seen yet that the node is gone.
 #[tokio::test]
 async fn a_gone_node_with_a_bound_address_is_not_released() {

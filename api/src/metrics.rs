@@ -120,7 +120,7 @@ impl Durations {
 /// Upper bounds in seconds, from a millisecond to the limits of requests: to the API server for a plugin (4), of a plugin (5), and
 /// to the API server in the background (30). Prometheus estimates a quantile linearly between two bounds, so the threshold of
 /// each alert on a quantile is a bound too (2, in conf/monitoring/alerts.yaml).
-pub const SECONDS: [f64; 14] = [
+const SECONDS: [f64; 14] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 5.0, 30.0,
 ];
 

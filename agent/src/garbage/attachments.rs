@@ -86,9 +86,9 @@ impl Attachments {
         false
     }
 
-    /// Logs each reason once. What is left is unknown then and counts as none, or the last count would stay until the agent ends.
-    /// Such a round confirms no suspicion: two observations prove something only if no restart of the
-    /// collector is between them.
+    /// Logs each reason once, and sets the count of what is left to 0: it is unknown, and the last count would stay until the agent
+    /// ends. Such a round confirms no suspicion: two observations prove something only if no restart of the collector is between
+    /// them.
     fn report_silence(&mut self, error: &ClientError) {
         self.agent.metrics.uncollected(0);
         let (why, socket) = (error.to_string(), self.agent.config.collector.display());

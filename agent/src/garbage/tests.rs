@@ -332,13 +332,19 @@ async fn a_round_that_fails_ends_the_suspicions_that_it_did_not_confirm() {
     assert_eq!(fixture.leases().await, ["one", "two"]);
 }
 
-#[tokio::test]
-async fn an_attachment_that_cannot_be_removed_is_counted_and_tried_again() {
+/// A node whose collector could not remove an attachment.
+async fn one_attachment_left() -> Fixture {
     let mut fixture = Fixture::new();
     fixture.script().dead = vec![dead("one")];
     fixture.script().refuses = Some(Reply::Failed("ib0 did not come back".to_owned()));
     fixture.two_rounds().await;
     assert!(fixture.has_metric("rdmanet_garbage_left 1"));
+    fixture
+}
+
+#[tokio::test]
+async fn an_attachment_that_cannot_be_removed_is_counted_and_tried_again() {
+    let mut fixture = one_attachment_left().await;
     fixture.script().refuses = None;
     fixture.garbage.round().await;
     assert_eq!(fixture.script().collected, ["one"]);
@@ -348,11 +354,7 @@ async fn an_attachment_that_cannot_be_removed_is_counted_and_tried_again() {
 /// What a collector that is gone could not remove may be gone too.
 #[tokio::test]
 async fn nothing_counts_as_left_while_no_collector_answers() {
-    let mut fixture = Fixture::new();
-    fixture.script().dead = vec![dead("one")];
-    fixture.script().refuses = Some(Reply::Failed("ib0 did not come back".to_owned()));
-    fixture.two_rounds().await;
-    assert!(fixture.has_metric("rdmanet_garbage_left 1"));
+    let mut fixture = one_attachment_left().await;
     std::fs::remove_file(fixture.dir.path().join("collector.sock")).unwrap();
     fixture.garbage.round().await;
     assert!(fixture.has_metric("rdmanet_garbage_left 0"));

@@ -117,6 +117,7 @@ impl Distribution {
     fn seen(self, host: &Path, os: &str) -> Option<String> {
         self.signs().iter().find_map(|sign| match sign {
             Sign::Path(path) => {
+                // The installer may not see the target of a link.
                 let link = || on_host(host, Path::new(path)).symlink_metadata().is_ok();
                 let is_there = resolved(host, Path::new(path)).is_ok() || link();
                 is_there.then(|| (*path).to_owned())

@@ -147,7 +147,7 @@ fn clear_earlier(context: &mut AddContext<'_>, entry: &mut Entry) -> Result<(), 
 /// Plans the interface, writes the intent, and makes the interface.
 fn add_interface(context: &mut AddContext<'_>, entry: &mut Entry) -> Result<Interface, Refused> {
     let config = context.config;
-    // The journal entry is locked, so a DEL of the caller's runtime follows, or ran before and found nothing.
+    // DEL locks the entry too: a DEL that comes later finds what ADD makes. Before an earlier one the caller had ended.
     context.call.reader.require()?;
     device_info::require_place(
         config.device_info_file.as_deref(),

@@ -18,7 +18,7 @@ pub(crate) fn add(node: &Node, call: &Call, owner: &Attachment, netns: &Path) ->
         return repeat(&locked, lease, &config.requests, &sandbox)
             .map(|result| for_main_plugin(result, config.probes));
     }
-    // The lock is also that of DEL, which follows, or ran before and found nothing.
+    // DEL takes this lock too: a DEL that comes later finds what ADD makes. Before an earlier one the caller had ended.
     call.reader.require()?;
     config.log_notes();
     let locked = locked.among(config.space, &config.sets)?;

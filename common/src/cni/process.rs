@@ -21,7 +21,7 @@ pub fn run_process<P: Plugin>(make: impl FnOnce(&Env) -> Result<P, Error>) -> Ex
         .to_string_lossy();
     let adds = env.get("CNI_COMMAND").is_ok_and(|command| command == Some("ADD"));
     if adds && let Err(error) = Reader::OF_STDOUT.require() {
-        tracing::error!(%program, "{}", error.msg);
+        tracing::error!(%program, error = %error.msg, "refused ADD");
         return ExitCode::from(1);
     }
     let status = match make(&env) {

@@ -220,7 +220,7 @@ impl<'a> Attempt<'a> {
                 "ADD did not use the addresses of this request in time: the agent has released them, or a later ADD of this attachment has asked again; try again",
             ));
         }
-        // The lock is also that of DEL, which follows, or ran before and found nothing.
+        // DEL takes this lock too: a DEL that comes later finds what ADD makes. Before an earlier one the caller had ended.
         self.pools.reader.require()?;
         let ranges = PoolRanges::new(&pool, &self.store.pool_path())?;
         let by_pool = || {

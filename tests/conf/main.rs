@@ -405,19 +405,25 @@ fn every_network_comment_and_docs_row_give_the_same_reason_to_choose_it() {
     }
 }
 
+/// So a user who copies from a README gets what the tests of conf use, such as a pool for a cluster.
 #[test]
-fn the_network_attachment_definition_of_the_readme_is_accepted() {
-    let readme = fs::read_to_string(root().join("README.md")).unwrap();
-    let (_, block) = readme
-        .split_once("  config: |\n")
-        .expect("README.md has no NetworkAttachmentDefinition");
-    let (json, _) = block.split_once("```").unwrap();
-    let conf: Value = serde_json::from_str(json).unwrap_or_else(|e| panic!("{e} in {json}"));
-    read(
-        "README.md",
-        conf["name"].as_str().unwrap(),
-        conf.as_object().unwrap(),
-    );
+fn the_configurations_of_both_readmes_are_those_of_conf() {
+    for page in ["README.md", "README.zh.md"] {
+        let text = fs::read_to_string(root().join(page)).unwrap();
+        let mut shown = Vec::new();
+        for (language, sign) in [("json", "\"plugins\""), ("yaml", "NetworkAttachmentDefinition")] {
+            let fence = format!("```{language}\n");
+            let blocks = text.split(&fence).skip(1);
+            let configurations = blocks.filter_map(|block| Some(block.split_once("```")?.0));
+            shown.extend(configurations.filter(|block| block.contains(sign)));
+        }
+        let [list, definition] = shown[..] else {
+            panic!("{page} has {} configurations", shown.len());
+        };
+        let of_conf = |name| fs::read_to_string(root().join("conf").join(name)).unwrap();
+        assert_eq!(list, of_conf("ipoib-rail0.conflist"), "{page}");
+        assert!(of_conf("networks/ib-ipoib.yaml").ends_with(definition), "{page}");
+    }
 }
 
 #[test]

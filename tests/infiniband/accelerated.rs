@@ -4,7 +4,7 @@
 //! The other modules hold on both kinds of HCA. If a child uses the wrong link as its parent, the kernel logs a `BUG:`,
 //! which fails the run.
 
-use crate::fabric::{address, network, pings, reaches, run_accelerated, soon};
+use crate::fabric::{address, network, pings, reaches, run_accelerated, run_with, soon};
 use tests::{json, traces::assert_same};
 
 #[test]
@@ -44,6 +44,24 @@ fn pods_on_an_accelerated_and_on_a_plain_hca_reach_each_other() {
                 assert!(pod.links().is_empty());
             }
         }
+    });
+}
+
+/// The VM has fewer processors than the parent has receive queues; so has a node with a parent of more than 128.
+#[test]
+fn the_error_of_a_parent_with_too_many_receive_queues_names_the_remedy() {
+    run_with("accelerated=0,1,2 rx_queues=64", |node| {
+        let pod = node.pod();
+        let conf = network(node, &json!({}));
+        pod.add(&conf, "net1").refused(
+            100,
+            &["net1 on ib0", "receive queues", "`ethtool -L ib0 combined 128`"],
+        );
+        assert!(pod.link_names().is_empty());
+        let output = node.exec("ethtool", "-L ib0 combined 1");
+        assert!(output.status.success(), "{output:?}");
+        pod.attach(&conf, "net1");
+        pod.detach(&conf, "net1");
     });
 }
 

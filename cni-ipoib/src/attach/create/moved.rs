@@ -46,8 +46,13 @@ fn create(kernel: &mut dyn Kernel, new: &Creation<'_>) -> Result<String, Error> 
                 detach::delete(kernel, Side::Host, &Known::marked(mark))?;
             }
             refused => {
-                refused
-                    .step(|| format!("create {name} on {} (as {temporary}, to be moved)", child.parent))?;
+                let hint = queue_hint(&child.parent, refused.as_ref().err());
+                refused.step(|| {
+                    format!(
+                        "create {name} on {} (as {temporary}, to be moved){hint}",
+                        child.parent
+                    )
+                })?;
             }
         }
     }
@@ -61,6 +66,17 @@ fn create(kernel: &mut dyn Kernel, new: &Creation<'_>) -> Result<String, Error> 
             taken.join(", ")
         )
     })
+}
+
+/// What EINVAL can mean. Source: `mlx5i_pkey_dev_init` refuses a child that has fewer receive queues than its parent, and
+/// `ipoib_get_max_num_queues` gives a child at most 128.
+fn queue_hint(parent: &str, error: Option<&netlink::Error>) -> String {
+    if !error.is_some_and(|e| e.is(Errno::EINVAL)) {
+        return String::new();
+    }
+    format!(
+        "; if {parent} has more than 128 receive queues, its driver refuses children: run `ethtool -L {parent} combined 128` on the node"
+    )
 }
 
 /// The child that was just created, even if it was renamed.

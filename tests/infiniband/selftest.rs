@@ -193,7 +193,7 @@ fn broken_plugins(node: &Node, fault: &str) -> PathBuf {
 
 #[test]
 fn each_fault_of_a_plugin_fails_the_step_that_tests_for_it() {
-    run_accelerated("", |node| {
+    run_accelerated("all", |node| {
         let before = node.traces(&[]);
         for (fault, step) in [
             ("[[ $CNI_COMMAND == DEL ]] && exit 0", "DEL detaches a pod"),

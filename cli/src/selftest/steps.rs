@@ -237,10 +237,11 @@ fn kill_adds(bench: &Bench, log: &mut Log, other: &Attached, add_takes: Duration
         adds,
         killed,
         effective,
+        links,
     }) = killed
     {
         log.seen(format!(
-            "{killed} of {adds} ADDs were killed, {effective} of them with a link or an address; the others had ended"
+            "{killed} of {adds} ADDs were killed, {effective} of them with a link or an address ({links} with a link); the others had ended"
         ));
     }
     log.step("the kills did not change another pod", || {
@@ -256,16 +257,20 @@ struct Kills {
     killed: u32,
     /// Those of them that left a link or an address.
     effective: u32,
+    /// Those of the latter that left a link, in the pod or, of a child that was to be moved, on the host.
+    links: u32,
 }
 
 impl Kills {
     /// Kills an ADD after this time, and requires that DEL leaves nothing. Returns whether the kill ended the ADD.
     fn strike(&mut self, bench: &Bench, pod: &Pod, after: Duration) -> Result<bool, String> {
         let was_killed = kill_add(bench, pod, after)?;
-        let left = bench.require_no_link(pod).is_err() || require_leases(bench, 2).is_err();
+        let link = bench.require_no_link(pod).is_err() || bench.require_no_child().is_err();
+        let left = link || require_leases(bench, 2).is_err();
         self.adds += 1;
         self.killed += u32::from(was_killed);
         self.effective += u32::from(was_killed && left);
+        self.links += u32::from(was_killed && link);
         bench.del(pod)?;
         bench.require_no_link(pod)?;
         require_leases(bench, 2)?;

@@ -3,7 +3,7 @@
 
 use crate::fabric::{address, network, reaches, run, run_accelerated, soon};
 use common::netlink::{IpoibMode, LinkInfo};
-use tests::json;
+use tests::{Pod, json};
 
 #[test]
 fn a_node_link_may_have_the_interface_name_of_the_pod() {
@@ -53,6 +53,38 @@ fn umcast_and_the_transport_reach_the_kernel() {
             pod.detach(&conf, "net1");
         }
     });
+}
+
+/// A pod's `umcast`, as the kernel has it.
+fn umcast(pod: &Pod<'_>) -> bool {
+    let LinkInfo::Ipoib { umcast, .. } = pod.link("net1").info else {
+        panic!("net1 is no IPoIB link");
+    };
+    umcast
+}
+
+#[test]
+fn a_child_has_the_umcast_of_its_parent_unless_the_network_sets_it() {
+    for kind in ["", "all"] {
+        run_accelerated(kind, |node| {
+            for of_parent in [true, false] {
+                let value = u8::from(of_parent).to_string();
+                std::fs::write("/sys/class/net/ib0/umcast", value).unwrap();
+                for (keys, expected) in [
+                    (json!({}), of_parent),
+                    (json!({"umcast": true}), true),
+                    (json!({"umcast": false}), false),
+                ] {
+                    let pod = node.pod();
+                    let conf = network(node, &keys);
+                    pod.attach(&conf, "net1");
+                    assert_eq!(umcast(&pod), expected, "{kind:?}, parent {of_parent}, {keys}");
+                    pod.check(&conf, "net1").done();
+                    pod.detach(&conf, "net1");
+                }
+            }
+        });
+    }
 }
 
 #[test]
@@ -106,6 +138,32 @@ fn installed_as_ipoib_the_plugin_accepts_ipoib_cni_configurations() {
             assert!(pod.links().is_empty());
         }
     });
+}
+
+/// Such a child has no mark and no record, and a runtime of an old version of CNI sends no prevResult.
+#[test]
+fn installed_as_ipoib_del_removes_a_reference_child_without_prev_result() {
+    for kind in ["", "all"] {
+        run_accelerated(kind, |node| {
+            let pod = node.pod();
+            let conf = network(node, &json!({}));
+            node.ip("link add link ib0 name theirs type ipoib");
+            node.ip(&format!(
+                "link set theirs netns {} name net1",
+                pod.netns.display()
+            ));
+            let theirs = pod.link("net1");
+            pod.detach(&conf, "net1");
+            assert_eq!(
+                pod.link("net1"),
+                theirs,
+                "under our own name the name proves nothing"
+            );
+            node.install_as("ipoib");
+            pod.detach(&conf.with("type", "ipoib"), "net1");
+            assert!(pod.links().is_empty(), "{:?}", pod.links());
+        });
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn directory_modes_do_not_depend_on_umask_or_older_versions() {
+fn directories_of_an_older_version_get_their_modes() {
     let dir = tempfile::tempdir().unwrap();
     let state = dir.path().join("run/state");
     let attachments = attachments(&state).unwrap();

@@ -39,8 +39,14 @@ fn first_refused(pod: &Pod<'_>, conf: &Conf) -> Answer {
 
 /// The first result of `look`, which probes once. Fails after [`TRIES`] probes without one.
 fn first<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
-    let found = std::iter::repeat_with(look).take(TRIES).flatten().next();
-    found.unwrap_or_else(|| panic!("{TRIES} probes in a row found no other pod: {what}"))
+    let mut found = std::iter::repeat_with(look).take(TRIES).zip(1..);
+    let found = found.find_map(|(result, tries)| Some((result?, tries)));
+    let (result, tries) =
+        found.unwrap_or_else(|| panic!("{TRIES} probes in a row found no other pod: {what}"));
+    if tries > 1 {
+        tests::log_line(&format!("only probe {tries} found the other pod: {what}"));
+    }
+    result
 }
 
 /// Asserts that an ADD on `master` is refused while a pod on `parent` has the address, and that the error names the

@@ -141,10 +141,13 @@ async fn two_incarnations_of_a_pod_never_have_its_address_at_once() {
     site.set_node_ready("b", false).await;
     // A pod that is there.
     nodes[0].refused("rail0", &sandbox(0, &again, "third"), &[11], &[]);
+    // Without a controller the address passes on to no pod, however long the first ADD takes.
+    assert!(site.controller.stop());
     site.remove_pod("db-0").await;
     let uid = site.replica("db", 0, "a").await;
     let third = sandbox(0, &uid, "third");
     nodes[0].refused("rail0", &third, &[], &["does not respond"]);
+    site.controller.start(&site.server, &[]);
     assert_eq!(nodes[0].add_soon("rail0", &third).await, ip);
     // The lost node returns. Its DEL does not affect the new pod.
     nodes[1].start();

@@ -147,7 +147,7 @@ fn three_hundred_kills_duplicate_and_lose_no_address() {
         dir.path(),
         &json!({"subnet": "10.0.0.0/27", "gateway": "none", "cooldown": 0}),
     );
-    let usual = usual_time(&conf);
+    let mut longest = usual_time(&conf);
     let mut dice = Dice(42);
     let mut live: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut killed = 0;
@@ -158,10 +158,17 @@ fn three_hundred_kills_duplicate_and_lose_no_address() {
         let id = format!("pod-{}", dice.below(20));
         let verb = if dice.below(2) == 0 { "ADD" } else { "DEL" };
         let mut child = start(Command::new(BINARY), verb, &id, &conf);
-        std::thread::sleep(Duration::from_micros(dice.below(usual)));
+        std::thread::sleep(Duration::from_micros(dice.below(longest)));
         child.kill().unwrap();
         let output = child.wait_with_output().unwrap();
-        killed += u32::from(output.status.signal() == Some(9));
+        let is_killed = output.status.signal() == Some(9);
+        killed += u32::from(is_killed);
+        // About half of the processes are killed, whatever else the machine does.
+        longest = if is_killed {
+            longest + longest / 16
+        } else {
+            longest - longest / 16
+        };
         let answered = output
             .stdout
             .ends_with(b"\n")

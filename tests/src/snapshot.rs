@@ -7,7 +7,7 @@
 
 mod network;
 
-use crate::{Node, Pod};
+use crate::{Node, Pod, call};
 use common::netlink::{Rdma, Socket};
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
@@ -21,7 +21,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// The time limit for the kernel to complete a call or the end of a namespace.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = call::LIMIT;
 
 /// Files that the plugins may leave: the last allocated address, addresses in cooldown, and unlocked lock files.
 const MAY_STAY: [&str; 5] = ["/cursors/", "/resting/", "/lock", "/last_reserved_ip", "/netns/"];

@@ -5,7 +5,7 @@ use crate::events::events;
 use agents::scrapes::alerts_at_once;
 use agents::{InTurn, Member, Site};
 use apiserver::audit::Mark;
-use apiserver::install::{documents, manifests, until};
+use apiserver::install::{LIMIT, documents, manifests, until};
 use apiserver::{Relay, install};
 use k8s_openapi::api::core::v1::{Node as Object, NodeCondition};
 use kube::Api;
@@ -16,7 +16,6 @@ use tests::Node;
 
 const CONDITION: &str = "rdmanet.io/LinksReady";
 const BOTH: &str = "carrier on rail0, rail1";
-const TIMEOUT: Duration = Duration::from_secs(60);
 const LOST: &str = "rail0 has no carrier: check cable and switch port";
 
 /// A machine whose links the test controls, and its cluster.
@@ -91,7 +90,7 @@ impl RailNode<'_> {
                 {
                     return condition;
                 }
-                condition => assert!(start.elapsed() < TIMEOUT, "{wanted:?}, not {condition:?}"),
+                condition => assert!(start.elapsed() < LIMIT, "{wanted:?}, not {condition:?}"),
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }

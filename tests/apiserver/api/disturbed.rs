@@ -3,6 +3,7 @@
 
 use crate::{block, refusal};
 use api::IpBlock;
+use apiserver::install::LIMIT;
 use apiserver::{Fault, Identity, Proxy, Server};
 use kube::Client;
 use kube::api::{Api, ListParams, PostParams};
@@ -99,7 +100,7 @@ async fn cutting_the_test_proxy_breaks_watches_and_refuses_new_connections() {
     let quiet = tokio::time::timeout(Duration::from_secs(1), watch.next()).await;
     assert!(quiet.is_err(), "nothing happens: {quiet:?}");
     proxy.cut();
-    let broken = tokio::time::timeout(Duration::from_secs(10), watch.next()).await;
+    let broken = tokio::time::timeout(LIMIT, watch.next()).await;
     let broken = broken.expect("the watch breaks").unwrap();
     assert!(broken.is_err(), "{broken:?}");
     assert!(api.list(&ListParams::default().limit(1)).await.is_err());

@@ -3,13 +3,13 @@
 
 use super::{Faults, IFNAME, Kill, Repair, Verb};
 use crate::trace::{Scope, Traced};
-use crate::{Pod, within};
+use crate::{Pod, call, within};
 use common::netlink::Link;
 use std::fmt;
 use std::time::Duration;
 
 /// The time limit for the kernel to end a namespace, in emulation on a busy machine.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = call::LIMIT;
 
 impl Faults<'_> {
     /// Creates a pod, kills a call of it, cleans up, and asserts that nothing remains.

@@ -22,9 +22,9 @@ const COLUMNS: usize = 4;
 const STYLE: &str = "\
 text{font:12px ui-sans-serif,system-ui,sans-serif;fill:#1f2328}.t{font-size:16px;font-weight:600}.m{fill:#59636e}\
 .a{font:11px ui-monospace,monospace;fill:#59636e;text-anchor:end}.l{font-size:11px;fill:#fff;text-anchor:middle}\
-.bg{fill:#fff}.free{fill:#eef1f4}.never{fill:#c8d1da}.excluded{fill:url(#x)}.reserved{fill:#fff;stroke:#9a6700;stroke-dasharray:3 2}\
+.bg{fill:#fff}.free{fill:#eef1f4}.never{fill:#c8d1da}.other{fill:#818b98}.excluded{fill:url(#x)}.reserved{fill:#fff;stroke:#9a6700;stroke-dasharray:3 2}\
 .line{stroke:#fff;stroke-width:1}.held{fill:#000;fill-opacity:.45}.gone{fill-opacity:.45}.xb{fill:#d8dee4}.xl{stroke:#818b98;stroke-width:1.5}\
-@media(prefers-color-scheme:dark){text{fill:#f0f6fc}.m,.a{fill:#9198a1}.l{fill:#fff}.bg{fill:#0d1117}.free{fill:#21262d}.never{fill:#484f58}\
+@media(prefers-color-scheme:dark){text{fill:#f0f6fc}.m,.a{fill:#9198a1}.l{fill:#fff}.bg{fill:#0d1117}.free{fill:#21262d}.never{fill:#484f58}.other{fill:#6e7681}\
 .reserved{fill:#0d1117;stroke:#d29922}.line{stroke:#0d1117}.held{fill:#fff;fill-opacity:.6}.xb{fill:#30363d}.xl{stroke:#9198a1}}";
 
 /// The whole drawing.
@@ -149,7 +149,7 @@ fn shape(segment: &Segment, x: f64, y: f64, width: f64, hues: &BTreeMap<&str, us
         Part::Free => rect("free", "", width, "free"),
         Part::Never => rect("never", "", width, "never allocated"),
         Part::OtherPool { pool } => rect(
-            "never",
+            "other",
             "",
             width,
             &format!("in a block of pool {}", escaped(pool)),
@@ -182,16 +182,14 @@ fn shape(segment: &Segment, x: f64, y: f64, width: f64, hues: &BTreeMap<&str, us
 fn legend(body: &mut String, map: &Map, hues: &BTreeMap<&str, usize>, top: f64) -> f64 {
     let mut x = 16.0;
     let mut kinds = vec![("free", "free"), ("never", "never allocated")];
-    let has = |part: &Part| {
-        map.ranges
-            .iter()
-            .flat_map(|range| &range.segments)
-            .any(|segment| segment.part == *part)
-    };
-    if has(&Part::Excluded) {
+    let segments = || map.ranges.iter().flat_map(|range| &range.segments);
+    if segments().any(|segment| matches!(segment.part, Part::OtherPool { .. })) {
+        kinds.push(("other", "another pool"));
+    }
+    if segments().any(|segment| segment.part == Part::Excluded) {
         kinds.push(("excluded", "excluded"));
     }
-    if has(&Part::Reserved) {
+    if segments().any(|segment| segment.part == Part::Reserved) {
         kinds.push(("reserved", "reserved"));
     }
     kinds.push(("held", "held"));

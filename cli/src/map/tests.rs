@@ -94,7 +94,13 @@ fn a_block_of_another_pool_of_the_space_is_not_drawn_as_free() {
     assert_eq!(map.nodes["b"].0, 16, "the other pool's block is not this pool's");
     let text = text::render(&map);
     assert!(text.contains("10.1.0.64       ################...."), "{text}");
-    assert!(svg::render(&map).contains("in a block of pool rail1"));
+    let drawn = svg::render(&map);
+    assert!(drawn.contains("in a block of pool rail1"));
+    assert_eq!(
+        drawn.matches(r#"class="other""#).count(),
+        2,
+        "and the legend: {drawn}"
+    );
 }
 
 #[test]

@@ -488,6 +488,7 @@ fn pools(snapshot: &Snapshot) -> Vec<Finding> {
                     | condition::EXCLUSION_OVER_LIVE,
                     "True",
                 ) => Severity::Info,
+                // `Stalled` is true only beside `Degraded`, with its reason.
                 _ => continue,
             };
             found.push(problem(

@@ -99,11 +99,12 @@ fn readiness(pool: &Pool) -> (&str, &str) {
     }
 }
 
-/// The conditions that are in force and need attention.
+/// The conditions that are in force and need attention. `Stalled` is true only beside `Degraded`, with its reason.
 fn active_conditions(pool: &Pool) -> Vec<String> {
     let conditions = pool.object.status.iter().flat_map(|status| &status.conditions);
     let shown = conditions.filter(|one| {
-        ![condition::READY, condition::SERVING].contains(&one.type_.as_str()) && one.status == "True"
+        let shown_elsewhere = [condition::READY, condition::SERVING, condition::STALLED];
+        !shown_elsewhere.contains(&one.type_.as_str()) && one.status == "True"
     });
     shown.map(|one| one.type_.clone()).collect()
 }

@@ -206,6 +206,8 @@ pub mod condition {
     pub const FEW_BLOCKS: &str = "FewBlocks";
     /// `spec.fallback` names a pool that does not exist.
     pub const FALLBACK_MISSING: &str = "FallbackMissing";
+    /// The spec is contradictory, so only an edit of this pool helps. kstatus reports such a pool as `Failed`.
+    pub const STALLED: &str = "Stalled";
     /// The spec is invalid in a way that only the controller detects. The spec that was accepted before stays in force.
     pub const DEGRADED: &str = "Degraded";
 }

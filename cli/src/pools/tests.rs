@@ -51,3 +51,22 @@ fn the_details_of_a_pool_show_its_whole_spec() {
     }
     assert_eq!(output.json["spec"]["nodeSelector"], spec["nodeSelector"]);
 }
+
+/// `Stalled` is for tools that wait, and repeats the reason of `Degraded`.
+#[test]
+fn a_stalled_pool_is_reported_once() {
+    let mut pool = crate::testing::pool("rail0", &json!([{ "subnet": "10.1.0.0/24" }]));
+    let conditions = pool["status"]["conditions"].as_array_mut().unwrap();
+    for kind in ["Stalled", "Degraded"] {
+        conditions.push(json!({
+            "type": kind, "status": "True", "reason": "InvalidSpec", "message": "no address is left",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }));
+    }
+    let snapshot = Snapshot::of(vec![serde_json::from_value(pool).unwrap()], vec![], vec![]);
+    let text = pools(&snapshot, None).unwrap().text;
+    assert!(text.contains("Degraded") && !text.contains("Stalled"), "{text}");
+    let found = crate::check::problems(&snapshot).into_iter();
+    let found = found.filter(|one| one.kind == "pool").map(|one| one.subject);
+    assert_eq!(found.collect::<Vec<String>>(), ["rail0 Degraded"]);
+}

@@ -9,7 +9,7 @@ use api::convert::now;
 use api::listing::common_address;
 use api::pool::condition::{
     DEGRADED, EXCLUSION_OVER_LIVE, EXHAUSTED, FALLBACK_MISSING, OVERLAP, OVERLAP_ELSEWHERE, READY, SERVING,
-    SHRINK_PENDING,
+    SHRINK_PENDING, STALLED,
 };
 use api::pool::reason;
 use api::recorder::NewEvent;
@@ -71,7 +71,8 @@ impl Leader {
             _ => AcceptedPool::of(pool)?,
         };
         let serving = serving(in_force.is_some(), &ready);
-        let mut conditions = vec![ready, serving, degraded, overlap];
+        let stalled = stalled(&ready);
+        let mut conditions = vec![ready, serving, stalled, degraded, overlap];
         if let Some(accepted) = in_force {
             let blocks = self.of_pool(accepted.name.as_str());
             conditions.extend(self.set_usage(&blocks, &accepted, &mut status));
@@ -211,27 +212,38 @@ impl Leader {
             details = message,
             "a condition of a pool has changed"
         );
-        let is_good = [READY, SERVING].contains(kind);
-        let is_warning = *holds != is_good;
-        // Serving is only announced if it differs from Ready. A spec that is not in force is announced as Degraded.
-        let is_announced = match *kind {
-            SERVING => *reason == reason::EARLIER_SPEC,
-            READY => *holds || *reason == reason::DELETING,
-            _ => true,
-        };
-        if is_announced && (is_warning || is_good) {
-            let event = NewEvent {
-                is_warning,
-                reason: change.reason,
-                note: format!("{kind}: {message}"),
-            };
+        if let Some(event) = event(change) {
             self.context.publish_event(&pool.object_ref(&()), event).await;
         }
     }
 }
 
+/// The Event of a condition that has changed, if administrators should know about the change.
+fn event(change: &ConditionState) -> Option<NewEvent> {
+    let ConditionState {
+        kind,
+        holds,
+        reason,
+        message,
+    } = change;
+    let is_good = [READY, SERVING].contains(kind);
+    let is_warning = *holds != is_good;
+    // Serving is only announced if it differs from Ready. A spec that is not in force is announced as Degraded.
+    let is_announced = match *kind {
+        SERVING => *reason == reason::EARLIER_SPEC,
+        READY => *holds || *reason == reason::DELETING,
+        STALLED => false,
+        _ => true,
+    };
+    (is_announced && (is_warning || is_good)).then(|| NewEvent {
+        is_warning,
+        reason,
+        note: format!("{kind}: {message}"),
+    })
+}
+
 /// The condition Serving: whether addresses are allocated. `ready` states whether the current spec is in force. Tools that
-/// wait for `Ready` (kubectl, Flux, Argo CD, Helm) must not treat an edit without effect as done. Serving shows that
+/// wait for `Ready` (kubectl, Flux, Helm, Argo CD) must not treat an edit without effect as done. Serving shows that
 /// pods still get addresses.
 fn serving(in_force: bool, ready: &ConditionState) -> ConditionState {
     match (in_force, ready.holds) {
@@ -244,6 +256,17 @@ fn serving(in_force: bool, ready: &ConditionState) -> ConditionState {
         ),
         (false, _) => condition(SERVING, false, ready.reason, &ready.message),
     }
+}
+
+/// The condition Stalled. While it is true, tools that use kstatus (Flux, Helm) report at once that the edit has failed.
+///
+/// Only an edit of this pool corrects a contradictory spec. A conflict ends with an edit of the other pool, or with the pods of
+/// a block, and a refusal with pods or with a policy, so waiting is right. Two pools that are edited together may pass through
+/// a conflict.
+fn stalled(ready: &ConditionState) -> ConditionState {
+    let holds = ready.reason == reason::INVALID_SPEC;
+    let message = if ready.holds { "" } else { &ready.message };
+    condition(STALLED, holds, ready.reason, message)
 }
 
 pub(super) fn condition(

@@ -14,7 +14,9 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
+use std::io::Write;
 use std::net::Ipv4Addr;
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Runtime;
@@ -221,6 +223,21 @@ impl Site {
         let conditions = pool.and_then(|pool| pool.status).unwrap_or_default().conditions;
         let found = conditions.into_iter().find(|condition| condition.type_ == kind);
         found.map(|c| (c.status, c.reason, c.message)).unwrap_or_default()
+    }
+
+    /// The status of a pool as Flux and Helm compute it, from their own code: kstatus.
+    pub async fn kstatus(&self, pool: &str) -> String {
+        let pool = self.pools().get(pool).await.unwrap();
+        let mut child = Command::new(tests::programs::checks().join("kstatus"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let text = serde_json::to_vec(&pool).unwrap();
+        child.stdin.take().unwrap().write_all(&text).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let output_text = String::from_utf8(output.stdout).unwrap();
+        output_text.split(' ').next().unwrap().to_owned()
     }
 
     /// Waits until a condition has this status.

@@ -14,8 +14,6 @@ use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::discovery::ApiResource;
 use kube::{Api, Resource, ResourceExt};
 use serde_json::json;
-use std::io::Write;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -105,21 +103,6 @@ async fn blocks_outside_a_shrunk_pool_are_returned_after_their_pods_end() {
     site.wait_condition("rail0", "ShrinkPending", "False").await;
 }
 
-/// The status of a pool as Flux and Helm compute it, from their own code.
-async fn kstatus(site: &Site, pool: &str) -> String {
-    let pool = site.pools().get(pool).await.unwrap();
-    let mut child = Command::new(tests::programs::checks().join("kstatus"))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let text = serde_json::to_vec(&pool).unwrap();
-    child.stdin.take().unwrap().write_all(&text).unwrap();
-    let output = child.wait_with_output().unwrap();
-    let output_text = String::from_utf8(output.stdout).unwrap();
-    output_text.split(' ').next().unwrap().to_owned()
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn an_invalid_edit_changes_only_the_conditions_of_a_pool() {
     let (site, node) = Site::with_node().await;
@@ -133,8 +116,8 @@ async fn an_invalid_edit_changes_only_the_conditions_of_a_pool() {
         reason == "InvalidSpec" && message.contains("no address is left"),
         "{reason}: {message}"
     );
-    // By the rules of Flux, Helm and Argo CD the edit is still in progress.
-    assert_ne!(kstatus(&site, "rail0").await, "Current");
+    // Flux and Helm report the failure at once, because only another edit helps.
+    assert_eq!(site.kstatus("rail0").await, "Failed");
     let (ready, reason, _) = site.condition("rail0", "Ready").await;
     assert_eq!((ready.as_str(), reason.as_str()), ("False", "InvalidSpec"));
     let (serving, reason, _) = site.condition("rail0", "Serving").await;
@@ -148,7 +131,7 @@ async fn an_invalid_edit_changes_only_the_conditions_of_a_pool() {
     )
     .await;
     site.wait_condition("rail0", "Degraded", "False").await;
-    assert_eq!(kstatus(&site, "rail0").await, "Current");
+    assert_eq!(site.kstatus("rail0").await, "Current");
     site.edit("rail0", json!({ "spec": { "fallback": ["spare"] } }))
         .await;
     site.wait_condition("rail0", "FallbackMissing", "True").await;

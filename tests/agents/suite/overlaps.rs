@@ -47,6 +47,8 @@ async fn overlapping_pools_with_different_block_sizes_are_not_both_accepted() {
         reason == "Conflict" && message.contains("pool rail0 also has 10.1.0.0"),
         "{message}"
     );
+    // Flux and Helm wait: an edit of the other pool may end the conflict.
+    assert_eq!(site.kstatus("other").await, "InProgress");
     site.simple("same", "10.1.0.0/25").await;
     site.wait_condition("same", "Ready", "True").await;
     assert_eq!(site.condition("same", "Overlap").await.0, "True");

@@ -31,6 +31,7 @@ fn delete(cluster: &Cluster, name: &str) {
 const FINE: &[[&str; 3]] = &[
     ["Ready", "True", "Accepted"],
     ["Serving", "True", "Accepted"],
+    ["Stalled", "False", "Accepted"],
     ["Degraded", "False", "Accepted"],
     ["Overlap", "False", "None"],
     ["OverlapElsewhere", "False", "None"],
@@ -62,6 +63,7 @@ fn a_contradictory_edit_is_not_in_force_until_it_is_corrected() {
     let unusable = [
         ["Ready", "False", "InvalidSpec"],
         ["Serving", "True", "EarlierSpec"],
+        ["Stalled", "True", "InvalidSpec"],
         ["Degraded", "True", "InvalidSpec"],
     ];
     has(&cluster, "edited", &unusable);
@@ -86,6 +88,7 @@ fn a_pool_says_which_other_pool_has_its_addresses() {
     let conflict = [
         ["Ready", "False", "Conflict"],
         ["Serving", "False", "Conflict"],
+        ["Stalled", "False", "Conflict"],
         ["Degraded", "True", "Conflict"],
         ["Overlap", "True", "BlockSizeConflict"],
     ];

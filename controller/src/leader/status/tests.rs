@@ -58,3 +58,32 @@ fn the_condition_exhausted_names_the_family_of_its_numbers() {
         "0 of 14 IPv4 addresses are in use, 0 blocks, 14 IPv4 addresses in no block"
     );
 }
+
+/// kstatus, and so Flux and Helm, report `Failed` while `Stalled` is true.
+#[test]
+fn only_a_contradictory_spec_stalls_a_pool() {
+    for reason in [reason::INVALID_SPEC, reason::CONFLICT, reason::REFUSED] {
+        let (ready, ..) = rejected(&mut IpPoolStatus::default(), Some(1), reason, "why");
+        let found = stalled(&ready);
+        assert_eq!(found.kind, "Stalled");
+        assert_eq!(found.holds, reason == reason::INVALID_SPEC, "{reason}");
+        assert_eq!((found.reason, found.message.as_str()), (reason, "why"));
+    }
+    let found = stalled(&condition(READY, true, reason::ACCEPTED, "in force"));
+    assert!(!found.holds && found.reason == reason::ACCEPTED);
+}
+
+/// An Event of `Stalled` would repeat that of `Degraded`.
+#[test]
+fn a_stalled_pool_has_one_event() {
+    let (ready, degraded, _) = rejected(&mut IpPoolStatus::default(), Some(1), reason::INVALID_SPEC, "why");
+    let events: Vec<NewEvent> = [stalled(&ready), ready, degraded]
+        .iter()
+        .filter_map(event)
+        .collect();
+    let [only] = events.as_slice() else {
+        panic!("{} Events", events.len());
+    };
+    assert!(only.is_warning && only.reason == reason::INVALID_SPEC);
+    assert_eq!(only.note, "Degraded: why");
+}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kstatus reads an object as JSON from stdin and prints what Flux, Helm and Argo CD make of its status by the rules of
-// kstatus: Current, InProgress, Failed, Terminating or Unknown, and why.
+// Command kstatus reads an object as JSON from stdin and prints its status by the rules of kstatus, which Flux and Helm 4 use:
+// Current, InProgress, Failed, Terminating or Unknown, and why.
 package main
 
 import (

@@ -5,7 +5,7 @@
 //! Each request is first a dry run of an administrator. If the dry run succeeds and changes the object, the API server must
 //! answer 403 to the thief. If the dry run fails, the schema or a rule of a definition refuses the request to everybody, so
 //! the request shows nothing about rights and policies. Each change must therefore work for an administrator on at least
-//! one object of the kind, except those of `targets::refused_to_all`. So must each object of `targets::forged`, except the
+//! one object of the kind, except those of `targets::refused_to_all`. So must each object of `forged`, except the
 //! binding of a pod.
 //!
 //! Invariant: after each request every object outside the thief's node is unchanged, and all except pools have the same
@@ -17,9 +17,11 @@
 //!   address whose holder is any pod of a `StatefulSet`. The policies read neither the address spaces nor the pods.
 //! - The thief can read any Pod whose name it knows. That a Pod is gone is evidence before an address is freed.
 
+mod foreign;
+mod forged;
 mod targets;
 
-use crate::{Identity, Server, objects};
+use crate::{Identity, Server};
 use http::{Method, StatusCode};
 use kube::Client;
 use kube::client::Body;
@@ -45,6 +47,10 @@ async fn send(client: &Client, method: Method, path: &str, kind: &str, body: &Va
     let status = answer.status();
     let bytes = answer.into_body().collect_bytes().await.unwrap();
     (status, String::from_utf8_lossy(&bytes).into_owned())
+}
+
+async fn get(client: &Client, path: &str) -> (StatusCode, String) {
+    send(client, Method::GET, path, "application/json", &json!({})).await
 }
 
 /// The object `there` with `change` merged into it (RFC 7396).
@@ -88,10 +94,12 @@ fn ways(there: &Value, change: &Value) -> Vec<Try> {
         .as_object_mut()
         .unwrap()
         .remove("resourceVersion");
-    let operations: Vec<Value> = ["/spec", "/status", "/metadata", "/note"]
-        .into_iter()
-        .filter(|path| !after[&path[1..]].is_null())
-        .map(|path| json!({ "op": "add", "path": path, "value": after[&path[1..]] }))
+    let operations: Vec<Value> = after
+        .as_object()
+        .unwrap()
+        .iter()
+        .filter(|(key, value)| !["apiVersion", "kind"].contains(&key.as_str()) && !value.is_null())
+        .map(|(key, value)| json!({ "op": "add", "path": format!("/{key}"), "value": value }))
         .collect();
     let mut applied = change.clone();
     for key in ["apiVersion", "kind"] {
@@ -253,28 +261,17 @@ impl Results {
     }
 }
 
-/// The thief reads a Pod of another node by its name, and nothing else of it. Returns the number of requests.
-async fn reads_of_a_pod(admin: &Client, client: &Client) -> usize {
-    objects::account(admin, "default", "default").await;
-    let mut pod = objects::pod(&json!({ "name": "of-the-victim" }), VICTIM);
-    (pod["apiVersion"], pod["kind"]) = (json!("v1"), json!("Pod"));
-    targets::make(admin, "/api/v1/namespaces/default/pods", &pod).await;
-    let path = "/api/v1/namespaces/default/pods/of-the-victim";
-    let get = async |path: &str| send(client, Method::GET, path, "application/json", &json!({})).await;
-    let (status, text) = get(path).await;
+/// The thief reads a Pod of another node by its name, and no more of it. Returns the number of requests.
+async fn reads_of_a_pod(client: &Client) -> usize {
+    let path = foreign::pod_of_the_victim();
+    let (status, text) = get(client, &path).await;
     assert_eq!(status, StatusCode::OK, "{text}");
-    let tails = [
-        "/log",
-        "/exec?command=id&stdout=1",
-        "/attach",
-        "/portforward",
-        "/proxy/",
-    ];
-    for tail in tails {
-        let (status, text) = get(&format!("{path}{tail}")).await;
-        assert_eq!(status, StatusCode::FORBIDDEN, "{tail}: {text}");
+    let all = forged::of_a_kubelet();
+    for path in &all {
+        let (status, text) = get(client, path).await;
+        assert_eq!(status, StatusCode::FORBIDDEN, "{path}: {text}");
     }
-    1 + tails.len()
+    1 + all.len()
 }
 
 /// Combines the binding of a kept address with changes that the thief must not make.
@@ -321,7 +318,7 @@ async fn exceptions(
     );
     assert_eq!(targets::read(admin, &path).await["spec"], address["spec"]);
     assert_eq!(targets::read(admin, &block).await, there);
-    2 + reads_of_a_pod(admin, client).await + own_objects(admin, client, thief).await
+    2 + reads_of_a_pod(client).await + own_objects(admin, client, thief).await
 }
 
 /// The thief creates objects of its own node that others believe, and changes them. Returns the number of requests.
@@ -371,7 +368,7 @@ pub async fn try_everything(server: &Server, namespace: &str) -> usize {
     let mut count = results.count;
     count += collections(&client, &targets).await;
     count += made(&admin, &client, &thief, namespace).await;
-    count += read(&client, namespace).await;
+    count += read([&admin, &client], namespace).await;
     let after = targets::snapshot(&admin, &targets).await;
     for (path, there) in &mut before {
         assert_eq!(after[path], *there, "{path}");
@@ -395,7 +392,8 @@ async fn collections(client: &Client, targets: &[Target]) -> usize {
 
 /// Requests that create objects the thief may not create.
 async fn made(admin: &Client, client: &Client, thief: &Identity, namespace: &str) -> usize {
-    let all = targets::forged(thief, namespace);
+    let mut all = forged::forged(thief, namespace);
+    all.extend(forged::forged_for_the_cluster(namespace));
     for (path, body) in &all {
         let dry = format!("{path}?dryRun=All");
         let (status, text) = send(admin, Method::POST, &dry, "application/json", body).await;
@@ -411,11 +409,13 @@ async fn made(admin: &Client, client: &Client, thief: &Identity, namespace: &str
     all.len()
 }
 
-/// Requests that read objects the thief may not read.
-async fn read(client: &Client, namespace: &str) -> usize {
-    let all = targets::secrets(namespace);
+/// Requests that read what an administrator may read, and the thief may not. Returns the number of requests.
+async fn read([admin, thief]: [&Client; 2], namespace: &str) -> usize {
+    let all = forged::unreadable(namespace);
     for path in &all {
-        let (status, text) = send(client, Method::GET, path, "application/json", &json!({})).await;
+        let (status, text) = get(admin, path).await;
+        assert_eq!(status, StatusCode::OK, "GET {path}: {text}");
+        let (status, text) = get(thief, path).await;
         assert_eq!(status, StatusCode::FORBIDDEN, "GET {path}: {text}");
     }
     all.len()

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The objects that a thief could harm, and the requests that could harm them.
 
-use super::{THIEF, VICTIM, send};
+use super::{THIEF, VICTIM, foreign, send};
 use crate::Identity;
 use http::Method;
 use kube::Client;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-const GROUP: &str = "/apis/rdmanet.io/v1alpha1";
+pub(super) const GROUP: &str = "/apis/rdmanet.io/v1alpha1";
 
 /// An object, and the changes that the thief must not make.
 pub(super) struct Target {
@@ -61,7 +61,7 @@ async fn write_status(admin: &Client, path: &str, status: &Value) {
     assert!(done.is_success(), "PATCH {path} {change}: {text}");
 }
 
-fn block(third: u8, owner: &Value, state: &str) -> Value {
+pub(super) fn block(third: u8, owner: &Value, state: &str) -> Value {
     json!({
         "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPBlock",
         "metadata": { "name": format!("default-4-0a4d{third:02x}00-26") },
@@ -69,7 +69,7 @@ fn block(third: u8, owner: &Value, state: &str) -> Value {
     })
 }
 
-fn address(last: u8, node: &Value, state: &str, holder: Option<Value>) -> Value {
+pub(super) fn address(last: u8, node: &Value, state: &str, holder: Option<Value>) -> Value {
     let mut object = json!({
         "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPAddress",
         "metadata": { "name": format!("default-0a4dc8{last:02x}") },
@@ -87,12 +87,12 @@ fn address(last: u8, node: &Value, state: &str, holder: Option<Value>) -> Value 
     object
 }
 
-fn holder(pod: &str) -> Value {
+pub(super) fn holder(pod: &str) -> Value {
     json!({ "namespace": "default", "statefulSet": "db", "pod": pod, "network": "net", "ifname": "net1" })
 }
 
 /// Changes of metadata that could delete an object or hide it.
-fn of_metadata() -> Vec<Value> {
+pub(super) fn of_metadata() -> Vec<Value> {
     let gone_node = json!([{ "apiVersion": "v1", "kind": "Node", "name": "nobody", "uid": "00000000-0000-0000-0000-000000000000" }]);
     vec![
         json!({ "metadata": { "labels": { "stolen": "yes" } } }),
@@ -169,7 +169,7 @@ fn of_node() -> Vec<Value> {
     all
 }
 
-/// The changes, each with the kind of its object, that the rules of the definitions refuse to administrators too. `bound` is
+/// The changes, each with the kind of its object, that the API server refuses to administrators too. `bound` is
 /// the binding of a kept address.
 pub(super) fn refused_to_all(bound: &Value) -> BTreeSet<(String, String)> {
     let [mut of_pool, mut of_address] = [bound.clone(), bound.clone()];
@@ -181,8 +181,13 @@ pub(super) fn refused_to_all(bound: &Value) -> BTreeSet<(String, String)> {
         ("IPAddress", json!({ "spec": { "pool": "other" } })),
         ("IPAddress", of_pool),
         ("IPAddress", of_address),
+        // The scale of a Deployment is a part of it.
+        ("Scale", json!("DELETE")),
     ]
-    .map(|(kind, change)| (kind.to_owned(), change.to_string()))
+    .map(|(kind, change)| {
+        let text = change.as_str().map_or_else(|| change.to_string(), str::to_owned);
+        (kind.to_owned(), text)
+    })
     .into()
 }
 
@@ -210,6 +215,7 @@ pub(super) async fn create(admin: &Client, thief: &Identity, namespace: &str) ->
         changes: of_pool(),
     });
     others(admin, namespace, &mut all).await;
+    all.extend(foreign::create(admin, namespace).await);
     all
 }
 
@@ -292,12 +298,18 @@ async fn others(admin: &Client, namespace: &str, all: &mut Vec<Target>) {
     });
     let directory = "/apis/events.k8s.io/v1/namespaces/default/events";
     make(admin, directory, &event).await;
+    let labels = json!({ "metadata": { "labels": { "stolen": "yes" } } });
     all.push(Target {
         path: format!("{directory}/told"),
         changes: vec![
             json!({ "series": { "count": 9, "lastObservedTime": "2026-01-01T00:00:09.000000Z" } }),
-            json!({ "metadata": { "labels": { "stolen": "yes" } } }),
+            labels.clone(),
         ],
+    });
+    // The same object in the older API of Events, which the policies do not match.
+    all.push(Target {
+        path: "/api/v1/namespaces/default/events/told".to_owned(),
+        changes: vec![json!({ "count": 9, "message": "stolen" }), labels],
     });
 }
 
@@ -384,86 +396,4 @@ pub(super) fn believed(thief: &Identity) -> [(String, Value, Value); 2] {
         ),
         (addresses(), held, kept),
     ]
-}
-
-/// Objects that the thief must not create.
-pub(super) fn forged(thief: &Identity, namespace: &str) -> Vec<(String, Value)> {
-    let own = serde_json::to_value(&thief.node).unwrap();
-    let victim = json!({ "node": VICTIM, "nodeUID": "u" });
-    // Each block breaks one rule only.
-    let claim = |third, owner, state, epoch: u8| {
-        let mut object = block(third, owner, state);
-        object["spec"]["epoch"] = json!(epoch);
-        (format!("{GROUP}/ipblocks"), object)
-    };
-    let pods = format!("/api/v1/namespaces/{namespace}/pods/rdmanet-agent-{VICTIM}");
-    let token = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": { "audiences": null } });
-    let account = |name: &str| format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token");
-    let event = json!({
-        "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": { "name": "forged", "namespace": "default" },
-        "eventTime": "2026-01-01T00:00:00.000000Z", "reportingController": "rdmanet-agent", "reportingInstance": VICTIM,
-        "action": "Watch", "reason": "LinkDown", "type": "Warning", "note": "forged", "regarding": { "kind": "Node", "name": VICTIM },
-    });
-    vec![
-        claim(98, &victim, "Active", 1),
-        claim(97, &own, "Orphaned", 1),
-        claim(96, &own, "Shared", 1),
-        claim(95, &own, "Active", 2),
-        (
-            format!("{GROUP}/ipaddresses"),
-            address(98, &victim, "Bound", None),
-        ),
-        (
-            format!("{GROUP}/ipaddresses"),
-            address(97, &own, "Kept", Some(holder("db-5"))),
-        ),
-        (
-            format!("{GROUP}/addressspaces"),
-            json!({ "apiVersion": "rdmanet.io/v1alpha1", "kind": "AddressSpace", "metadata": { "name": "forged" }, "spec": { "pools": [] } }),
-        ),
-        (
-            format!("{GROUP}/ippools"),
-            json!({ "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPPool", "metadata": { "name": "forged" }, "spec": { "ranges": [{ "subnet": "10.79.0.0/24" }] } }),
-        ),
-        (
-            format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"),
-            json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": { "name": "forged" }, "spec": {} }),
-        ),
-        (
-            "/apis/events.k8s.io/v1/namespaces/default/events".to_owned(),
-            event,
-        ),
-        (
-            format!("{pods}/eviction"),
-            json!({ "apiVersion": "policy/v1", "kind": "Eviction", "metadata": { "name": format!("rdmanet-agent-{VICTIM}") } }),
-        ),
-        (
-            format!("{pods}/binding"),
-            json!({ "apiVersion": "v1", "kind": "Binding", "metadata": { "name": format!("rdmanet-agent-{VICTIM}") }, "target": { "kind": "Node", "name": THIEF } }),
-        ),
-        (account("rdmanet-controller"), token.clone()),
-        (account("rdmanet-agent"), token),
-    ]
-}
-
-/// The objects that the thief must not read.
-pub(super) fn secrets(namespace: &str) -> Vec<String> {
-    [
-        "/api/v1/pods",
-        "/api/v1/pods?watch=1",
-        "/api/v1/namespaces/default/pods",
-        "/api/v1/secrets",
-        "/api/v1/configmaps",
-        "/api/v1/nodes",
-        "/apis/apps/v1/statefulsets",
-        "/apis/apps/v1/namespaces/default/statefulsets/db",
-        "/api/v1/nodes/victim/proxy/pods",
-    ]
-    .into_iter()
-    .map(str::to_owned)
-    .chain([
-        format!("/api/v1/namespaces/{namespace}/pods"),
-        format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/rdmanet-controller"),
-    ])
-    .collect()
 }

@@ -3,7 +3,7 @@
 
 use deploy::workspace;
 use serde_json::{Value, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use tests::programs::checks;
 
@@ -53,16 +53,54 @@ fn the_schema_refuses_changes_of(bill: &Value, directory: &Path) {
     }
 }
 
-#[test]
-fn the_bill_of_materials_is_valid_and_lists_each_package_with_its_licence() {
-    let directory = tempfile::tempdir().unwrap();
+/// Writes the bill of materials and the licence texts to `directory`. Returns the bill's file and its content.
+fn written(directory: &Path) -> (PathBuf, Value) {
     let made = Command::new(workspace().join("conf/image/build"))
-        .args(["--bill", directory.path().to_str().unwrap()])
+        .args(["--bill", directory.to_str().unwrap()])
         .output()
         .unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let file = directory.path().join("bom.json");
-    let bill: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let file = directory.join("bom.json");
+    let bill = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    (file, bill)
+}
+
+/// A scanner takes a package URL of the type cargo for the crate of this name on crates.io.
+#[test]
+fn our_crates_are_not_taken_for_those_of_others_with_the_same_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_, bill) = written(directory.path());
+    let lock = std::fs::read_to_string(workspace().join("Cargo.lock")).unwrap();
+    let mut ours = Vec::new();
+    for one in bill["components"].as_array().unwrap() {
+        let [name, version, url] = ["name", "version", "purl"].map(|key| one[key].as_str().unwrap());
+        if url.starts_with("pkg:cargo/") {
+            let entry = format!(
+                "name = \"{name}\"\nversion = \"{version}\"\nsource = \"registry+https://github.com/"
+            );
+            assert!(lock.contains(&entry), "{url} is not from crates.io");
+        } else if one["group"] == "rdmanet" {
+            assert_eq!(url, format!("pkg:generic/rdmanet/{name}@{version}"));
+            ours.push(name);
+        }
+    }
+    ours.sort_unstable();
+    let linked = [
+        "agent",
+        "api",
+        "block",
+        "cni-ipoib",
+        "common",
+        "controller",
+        "ipam",
+    ];
+    assert_eq!(ours, linked);
+}
+
+#[test]
+fn the_bill_of_materials_is_valid_and_lists_each_package_with_its_licence() {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, bill) = written(directory.path());
     validate(&file).unwrap();
     the_schema_refuses_changes_of(&bill, directory.path());
     assert_eq!(

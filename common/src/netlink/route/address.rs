@@ -128,7 +128,7 @@ pub(super) fn family(address: IpAddr) -> AddressFamily {
 }
 
 impl Address {
-    fn decode(message: &AddressMessage) -> Option<Self> {
+    pub(super) fn decode(message: &AddressMessage) -> Option<Self> {
         let (mut address, mut local) = (None, None);
         let mut flags = AddressFlags::from_bits_retain(message.header.flags.bits().into());
         for attribute in &message.attributes {

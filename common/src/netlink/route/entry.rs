@@ -148,7 +148,7 @@ fn encode(route: &RouteEntry) -> RouteMessage {
 }
 
 /// Appends the hops of one answer that use the link `index`. A route over several links has a list of hops.
-fn decode(message: &RouteMessage, index: u32, routes: &mut Vec<RouteEntry>) {
+pub(super) fn decode(message: &RouteMessage, index: u32, routes: &mut Vec<RouteEntry>) {
     let header = &message.header;
     let any: IpAddr = match header.address_family {
         AddressFamily::Inet => Ipv4Addr::UNSPECIFIED.into(),

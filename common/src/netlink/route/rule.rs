@@ -75,7 +75,7 @@ fn encode(rule: &Rule) -> RuleMessage {
     message
 }
 
-fn decode(message: &RuleMessage) -> Option<Rule> {
+pub(super) fn decode(message: &RuleMessage) -> Option<Rule> {
     let header = &message.header;
     let mut source: IpAddr = match header.family {
         AddressFamily::Inet => Ipv4Addr::UNSPECIFIED.into(),

@@ -57,36 +57,16 @@ impl Socket<Route> {
     /// before it could be restored, and the program that leased it leases an address again. Only permanent
     /// neighbours are kept.
     pub fn save(&mut self, index: u32) -> Result<Carried, Error> {
-        let mut carried = Carried::default();
-        let mut leased = Vec::new();
-        for message in self.dump(|| about_address(index))? {
-            match message {
-                Message::NewAddress(m) if m.header.index == index => {
-                    carried.saved.extend(address(m, &mut leased));
-                }
-                _ => {}
-            }
-        }
-        let mut far = Vec::new();
+        let addresses = self.dump(|| about_address(index))?;
+        let mut routes = Vec::new();
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
-            for message in self.dump(|| about_routes(family))? {
-                match message {
-                    Message::NewRoute(m) if m.header.address_family == family => {
-                        route(m, index, &leased, &mut carried, &mut far);
-                    }
-                    _ => {}
-                }
-            }
+            // A kernel without IPv6 answers a request for IPv6 routes with the routes of all families.
+            let is_of_family = |message: &Message| matches!(message, Message::NewRoute(m) if m.header.address_family == family);
+            let answers = self.dump(|| about_routes(family))?;
+            routes.extend(answers.into_iter().filter(is_of_family));
         }
-        // A route over a next hop needs a route to that next hop first.
-        carried.saved.append(&mut far);
-        for message in self.dump(|| Message::GetNeighbour(NeighbourMessage::default()))? {
-            match message {
-                Message::NewNeighbour(m) if m.header.ifindex == index => carried.saved.extend(neighbour(m)),
-                _ => {}
-            }
-        }
-        Ok(carried)
+        let neighbours = self.dump(|| Message::GetNeighbour(NeighbourMessage::default()))?;
+        Ok(Carried::of(index, addresses, routes, neighbours))
     }
 
     /// Restores `saved` on the link `index`, which may differ from the index at the time of saving.
@@ -112,7 +92,7 @@ impl Socket<Route> {
 
 /// The request for an IPv6 address with the flag that ends the search for duplicates. None if `message` has the flag or is about
 /// something else.
-fn usable_at_once(message: &Message) -> Option<Message> {
+pub(super) fn usable_at_once(message: &Message) -> Option<Message> {
     let Message::NewAddress(address) = message else {
         return None;
     };
@@ -132,6 +112,42 @@ fn usable_at_once(message: &Message) -> Option<Message> {
     Some(Message::NewAddress(usable))
 }
 
+impl Carried {
+    /// Selects what must be restored of the link `index` from the kernel's answers.
+    pub(super) fn of(
+        index: u32,
+        addresses: Vec<Message>,
+        routes: Vec<Message>,
+        neighbours: Vec<Message>,
+    ) -> Self {
+        let mut carried = Self::default();
+        let mut leased = Vec::new();
+        for message in addresses {
+            match message {
+                Message::NewAddress(m) if m.header.index == index => {
+                    carried.saved.extend(address(m, &mut leased));
+                }
+                _ => {}
+            }
+        }
+        let mut far = Vec::new();
+        for message in routes {
+            if let Message::NewRoute(m) = message {
+                route(m, index, &leased, &mut carried, &mut far);
+            }
+        }
+        // A route over a next hop needs a route to that next hop first.
+        carried.saved.append(&mut far);
+        for message in neighbours {
+            match message {
+                Message::NewNeighbour(m) if m.header.ifindex == index => carried.saved.extend(neighbour(m)),
+                _ => {}
+            }
+        }
+        carried
+    }
+}
+
 impl Saved {
     fn new(what: String, message: Message) -> Self {
         Self {
@@ -141,7 +157,7 @@ impl Saved {
     }
 
     /// The request that creates the object on the link `index`.
-    fn request(&self, index: u32) -> Result<(Message, u16), Error> {
+    pub(super) fn request(&self, index: u32) -> Result<(Message, u16), Error> {
         let undecodable = |e: &dyn std::fmt::Display| Error::Decode(format!("{}: {e}", self.what));
         let buffer = NetlinkBuffer::new_checked(&self.message.0).map_err(|e| undecodable(&e))?;
         let header = NetlinkHeader::parse(&buffer).map_err(|e| undecodable(&e))?;

@@ -59,6 +59,7 @@ async fn each_alert_fires_for_its_cause_only() {
     one_target_only(&site, &node);
     two_versions(&node, &site);
     a_full_pool(&site, &node).await;
+    a_pool_that_waits_for_its_last_pod(&site, &node).await;
     a_spec_that_is_not_in_force(&site, &node).await;
 }
 
@@ -133,6 +134,15 @@ fn panels_have_data(scrapes: &Scrapes) {
     }
 }
 
+async fn a_pool_that_waits_for_its_last_pod(site: &Site, node: &Member) {
+    site.simple("leaving", "10.3.0.0/29").await;
+    node.wait_active("leaving").await;
+    node.add("leaving", &Attachment::of("last"));
+    site.delete("leaving").await;
+    not_in_force(site, node, "leaving").await;
+    node.del("leaving", &Attachment::of("last"));
+}
+
 async fn a_spec_that_is_not_in_force(site: &Site, node: &Member) {
     let nothing_left = json!([{ "subnet": "10.1.0.0/24", "gateway": "none", "exclude": ["10.1.0.0/24"] }]);
     site.edit("rail0", json!({ "spec": { "ranges": nothing_left } }))
@@ -142,7 +152,14 @@ async fn a_spec_that_is_not_in_force(site: &Site, node: &Member) {
         "rdmanet_pool_condition{pool=\"rail0\",condition=\"Degraded\"} 1",
     )
     .await;
-    let expected = ["RdmanetPoolNotInForce: The spec of pool rail0 is not in force"];
+    not_in_force(site, node, "rail0").await;
+}
+
+/// Waits until one alert fires: that `pool` is not in force.
+async fn not_in_force(site: &Site, node: &Member, pool: &str) {
+    let expected = [format!(
+        "RdmanetPoolNotInForce: The spec of pool {pool} is not in force, or the pool is being deleted"
+    )];
     until("one alert fires", async || {
         let targets = [
             ("controller", site.controller.get("/metrics")),

@@ -10,8 +10,8 @@ use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::rbac::v1::Role;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::Client;
 use kube::api::{Api, ListParams};
+use kube::{Client, ResourceExt};
 use serde_json::json;
 use std::fs;
 use std::path::Path;
@@ -59,9 +59,14 @@ fn the_chart_refuses_kubernetes_versions_without_admission_policies() {
 struct Helm<'s>(&'s Server);
 
 impl Helm<'_> {
-    fn run(&self, arguments: &[&str]) -> String {
+    fn try_run(&self, arguments: &[&str]) -> Result<String, String> {
         let words = [arguments, &["--namespace", NAMESPACE]].concat();
-        tool_with("helm", &words, &self.0.kubeconfig()).unwrap_or_else(|e| panic!("helm {arguments:?}: {e}"))
+        tool_with("helm", &words, &self.0.kubeconfig())
+    }
+
+    fn run(&self, arguments: &[&str]) -> String {
+        self.try_run(arguments)
+            .unwrap_or_else(|e| panic!("helm {arguments:?}: {e}"))
     }
 }
 
@@ -202,4 +207,71 @@ async fn a_release_without_controller_is_upgraded_and_rolled_back_with_its_pool(
     helm.run(&["rollback", "rdmanet", "1"]);
     assert_eq!(controller_and_keeper(&admin).await, (false, true));
     assert_eq!(accepted().await, as_it_was);
+}
+
+/// The command of docs/design/versions.md for definitions that were applied with kubectl, without the word helm.
+fn documented_takeover() -> Vec<String> {
+    let page = fs::read_to_string(deploy::workspace().join("docs/design/versions.md")).unwrap();
+    let of_kubectl = page
+        .split("If they were applied with `kubectl` before")
+        .nth(1)
+        .unwrap();
+    let command = of_kubectl
+        .split("use `helm ")
+        .nth(1)
+        .unwrap()
+        .split('`')
+        .next()
+        .unwrap();
+    command.split_whitespace().map(str::to_owned).collect()
+}
+
+/// The definitions of `rdmanet.io`: the UID of each, and the release that owns it.
+async fn definitions(admin: &Client) -> Vec<(String, Option<String>)> {
+    let all: Api<CustomResourceDefinition> = Api::all(admin.clone());
+    let list = all.list(&ListParams::default()).await.unwrap();
+    let ours = list
+        .items
+        .into_iter()
+        .filter(|one| one.spec.group == "rdmanet.io");
+    ours.map(|one| {
+        let release = one.annotations().get("meta.helm.sh/release-name").cloned();
+        (one.uid().unwrap(), release)
+    })
+    .collect()
+}
+
+#[tokio::test]
+async fn definitions_that_kubectl_applied_are_taken_over_by_the_documented_command() {
+    let server = Server::start();
+    let admin = server.admin().await;
+    let helm = Helm(&server);
+    let directory = deploy::workspace().join("conf/crds");
+    let words = ["apply", "-k", directory.to_str().unwrap()];
+    tool_with("kubectl", &words, &server.kubeconfig()).unwrap();
+    upgrade::pool_as_it_was(&admin).await;
+    let applied = definitions(&admin).await;
+    assert!(applied.len() >= 4, "{applied:?}");
+    assert!(applied.iter().all(|(_, release)| release.is_none()));
+
+    let (chart, image) = (chart(), format!("image={IMAGE}"));
+    let of_chart = ["rdmanet", &chart, "--create-namespace", "--set", &image];
+    let refusal = helm.try_run(&[&["install"], &of_chart[..]].concat()).unwrap_err();
+    assert!(refusal.contains("invalid ownership metadata"), "{refusal}");
+    assert_eq!(definitions(&admin).await, applied);
+
+    let command = documented_takeover();
+    let command: Vec<&str> = command.iter().map(String::as_str).collect();
+    helm.run(&[&command, &of_chart[..]].concat());
+    let ours = Some("rdmanet".to_owned());
+    let taken: Vec<_> = applied.into_iter().map(|(uid, _)| (uid, ours.clone())).collect();
+    assert_eq!(definitions(&admin).await, taken);
+    let pools: Api<IpPool> = Api::all(admin.clone());
+    let pool = pools.get("rail0").await.unwrap();
+    assert!(pool.status.unwrap().accepted.is_some());
+
+    // Helm keeps the definitions that it took over, as it keeps those that it made.
+    helm.run(&["uninstall", "rdmanet"]);
+    assert_eq!(definitions(&admin).await, taken);
+    assert!(pools.get_opt("rail0").await.unwrap().is_some());
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Renders manifests with the real tools (`tests/go/deploy`).
+//! Renders manifests with the real tools (`tests/go/deploy`), and kubectl.
 
 use crate::workspace;
 use serde::Deserialize;
@@ -27,13 +27,13 @@ pub const DIRECTORIES: [(&str, &str); 8] = [
     ("openshift", "overlays/openshift"),
 ];
 
-/// The directory of Helm and kustomize.
+/// The directory of Helm, kustomize and kubectl.
 fn tools() -> &'static Path {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     FOUND.get_or_init(|| {
         let script = workspace().join("tests/go/build");
         let output = Command::new(&script)
-            .args(["--group", "deploy"])
+            .args(["helm", "kustomize", "kubectl"])
             .output()
             .unwrap();
         assert!(

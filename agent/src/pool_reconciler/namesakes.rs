@@ -90,3 +90,6 @@ impl Namesakes {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,7 @@ use api::listing::entry;
 use api::testing::accepted_pool;
 use api::{AddressSpace, AddressSpaceSpec};
 use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
 
 /// The response of an API server on which other nodes have each block that this node tries to claim.
 fn others_have_all(uri: &str) -> (u16, Value) {
@@ -141,4 +142,29 @@ async fn a_claimed_block_is_probed_if_another_pool_of_the_space_requests_probes(
         let file = context.file().await.unwrap().unwrap();
         assert_eq!(file.blocks[0].epoch, epoch);
     }
+}
+
+/// The controller, and other agents, may have a shorter quarantine.
+#[tokio::test]
+async fn a_claimed_block_records_the_quarantine_of_its_agent() {
+    let recorded = Arc::new(Mutex::new(Vec::new()));
+    let seen = recorded.clone();
+    let (context, target, _dir) = node_with(&["--quarantine", "20m"], move |uri, body| {
+        if body["spec"].is_object() {
+            seen.lock()
+                .unwrap()
+                .push(body["spec"]["quarantineSeconds"].clone());
+        }
+        others_have_all(uri)
+    })
+    .await;
+    let accepted = accepted_pool("rail0", &json!({ "ranges": [{ "subnet": "10.1.0.0/28" }] })).unwrap();
+    let (mut blocks, mut claims) = (BlockReconciler::new(context.clone()), Claims::new(context));
+    let claimed = Box::pin(claims.claim(&mut blocks, &target, &accepted, Family::V4));
+    assert_eq!(claimed.await.unwrap(), Claimed::Full);
+    let recorded = recorded.lock().unwrap();
+    assert!(
+        !recorded.is_empty() && recorded.iter().all(|seconds| *seconds == json!(1200)),
+        "{recorded:?}"
+    );
 }

@@ -13,7 +13,7 @@ use api::testing::{silent_clients, small_pool};
 use common::cni::Attachment;
 use ipam::clock::KernelClock;
 use ipam::config::Place;
-use ipam::pool::{BlockState, Counters};
+use ipam::pool::{BlockState, Counters, PoolFile};
 use ipam::store::{LOCK_WAIT, Node, NodeDisk, Store};
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -348,11 +348,16 @@ async fn the_removal_of_a_block_of_another_node_is_noted() {
     );
 }
 
-/// Another node may have had the block since the restored state of etcd.
-#[tokio::test]
-async fn addresses_of_a_block_that_is_claimed_again_are_probed() {
-    let (context, target, dir) = node_with(&[], |uri, body| {
+/// Lets a node with a quarantine of 20 minutes claim the block of its file again. Returns the file, and the quarantines that the
+/// agent has written.
+async fn claim_again() -> (PoolFile, Vec<Value>) {
+    let recorded = Arc::new(Mutex::new(Vec::new()));
+    let seen = recorded.clone();
+    let (context, target, dir) = node_with(&["--quarantine", "20m"], move |uri, body| {
         if body["spec"].is_object() {
+            seen.lock()
+                .unwrap()
+                .push(body["spec"]["quarantineSeconds"].clone());
             let mut block = serde_json::to_value(own_block()).unwrap();
             block["spec"] = body["spec"].clone();
             (200, block)
@@ -369,7 +374,24 @@ async fn addresses_of_a_block_that_is_claimed_again_are_probed() {
     with_store(dir.path(), |store| commit_lease(store, "c1", "10.1.0.3", false));
     let mut reconciler = BlockReconciler::new(context.clone());
     Box::pin(reconciler.reconcile(&target)).await.unwrap();
-    let block = &context.file().await.unwrap().unwrap().blocks[0];
+    let recorded = std::mem::take(&mut *recorded.lock().unwrap());
+    (context.file().await.unwrap().unwrap(), recorded)
+}
+
+/// Another node may have had the block since the restored state of etcd.
+#[tokio::test]
+async fn addresses_of_a_block_that_is_claimed_again_are_probed() {
+    let block = &claim_again().await.0.blocks[0];
     // The plugin probes addresses of blocks whose epoch is not the first.
     assert!(block.epoch > 1, "{block:?}");
+}
+
+/// The controller, and other agents, may have a shorter quarantine.
+#[tokio::test]
+async fn a_block_that_is_claimed_again_records_the_quarantine_of_its_agent() {
+    let (_, recorded) = claim_again().await;
+    assert!(
+        !recorded.is_empty() && recorded.iter().all(|seconds| *seconds == json!(1200)),
+        "{recorded:?}"
+    );
 }

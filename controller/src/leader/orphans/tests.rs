@@ -69,6 +69,28 @@ fn the_longer_of_two_quarantines_counts_for_an_address() {
     }
 }
 
+/// The agent that claimed the block may have had a longer quarantine. The gone node used the block for so long.
+#[test]
+fn the_longer_of_two_quarantines_counts_for_a_block() {
+    let config =
+        Config::try_parse_from(["rdmanet-controller", "--identity", "a", "--quarantine=10m"]).unwrap();
+    for (recorded, expected) in [(None, 600), (Some(60), 600), (Some(3600), 3600)] {
+        let block = serde_json::from_value(json!({
+            "metadata": { "name": "default-4-0a010000-28" },
+            "spec": {
+                "pool": "rail0", "cidr": "10.1.0.0/28", "state": "Orphaned", "epoch": 1,
+                "owner": { "node": "gone", "nodeUID": "1" }, "quarantineSeconds": recorded,
+            },
+        }));
+        let orphan = Orphan::Block(Arc::new(block.unwrap()));
+        assert_eq!(
+            orphan.wait(&config),
+            Some(Duration::from_secs(expected)),
+            "{recorded:?}"
+        );
+    }
+}
+
 /// The agent of the new registration deletes the block.
 #[tokio::test]
 async fn probes_are_requested_for_a_block_that_an_agent_has_orphaned() {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The times at which nodes confirm an edit of a pool.
 
+use super::super::PoolReconciler;
 use super::super::testing::{
     answer_with_block, damage_lease, file_of_earlier_boot, node_with, own_block, refusal, registered_node,
     replace_file, touch_address,
 };
 use super::*;
+use api::http::Health;
 use api::testing::accepted_pool;
 use kube::ResourceExt;
 use serde_json::Value;
@@ -216,4 +218,46 @@ async fn an_address_that_the_node_withholds_is_not_reported_as_free() {
     }
     let all = *counts.lock().unwrap().last().unwrap();
     assert_eq!(*counts.lock().unwrap(), [all - 2, all - 1, all]);
+}
+
+/// The gauges of the pool `rail0` that the agent serves: the names of its blocks, addresses and lost sandboxes.
+fn gauges(context: &PoolContext) -> Vec<String> {
+    let metrics = context.agent.metrics();
+    let named = ["blocks", "addresses_used", "lost_sandboxes"]
+        .map(|name| format!("rdmanet_{name}{{pool=\"rail0\"}} "));
+    named.into_iter().filter(|name| metrics.contains(name)).collect()
+}
+
+/// A node that has reported its part of a pool, which was deleted since. The node has removed the file of the pool.
+async fn after_the_deletion_of_a_pool() -> (PoolContext, Target, TempDir) {
+    let (context, mut target, dir) = registered_node(|uri| answer_with_block(&own_block(), uri)).await;
+    let file = file_of_earlier_boot(&context, target.accepted.as_ref().unwrap());
+    replace_file(&context, &file).await;
+    let mut blocks = BlockReconciler::new(context.clone());
+    let mut usage = UsageReporter::new(context.clone());
+    usage.report(&mut blocks, &target).await.unwrap();
+    context.agent.metrics.lost_sandboxes(&context.pool, 1);
+    assert_eq!(gauges(&context).len(), 3);
+    target.accepted = None;
+    std::fs::remove_file(dir.path().join("pools/rail0/pool.json")).unwrap();
+    (context, target, dir)
+}
+
+/// A round that still had blocks to return when it began.
+#[tokio::test]
+async fn the_gauges_of_a_deleted_pool_disappear_with_its_file() {
+    let (context, target, _dir) = after_the_deletion_of_a_pool().await;
+    let mut blocks = BlockReconciler::new(context.clone());
+    let mut usage = UsageReporter::new(context.clone());
+    usage.report(&mut blocks, &target).await.unwrap();
+    assert_eq!(gauges(&context), [""; 0]);
+}
+
+/// A round that began without anything of the pool.
+#[tokio::test]
+async fn the_gauges_of_a_pool_that_an_agent_does_not_know_disappear() {
+    let (context, target, _dir) = after_the_deletion_of_a_pool().await;
+    let mut reconciler = PoolReconciler::new(context.agent.clone(), context.pool.clone());
+    reconciler.reconcile(&target.api).await.unwrap();
+    assert_eq!(gauges(&context), [""; 0]);
 }

@@ -99,6 +99,11 @@ impl Silent {
         receiver
     }
 
+    fn has_interrupted_a_round(&self) -> bool {
+        let metrics = self.agent.metrics();
+        metrics.contains("rdmanet_rounds_interrupted_total{pool=\"rail0\"}")
+    }
+
     fn says(&self, line: &str) -> bool {
         self.agent.metrics().lines().any(|there| there == line)
     }
@@ -128,6 +133,7 @@ async fn a_plugin_gets_an_error_in_time_while_a_round_hangs() {
     silent.listed.cancel();
     // The round has already begun.
     tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(!silent.has_interrupted_a_round());
     let begun = Instant::now();
     let answer = silent.ask(all_but(1500)).await;
     assert_eq!(code(answer.await.unwrap()), Code::API_UNREACHABLE);
@@ -136,6 +142,7 @@ async fn a_plugin_gets_an_error_in_time_while_a_round_hangs() {
         !silent.agent.metrics().contains("rdmanet_rounds_failed_total{"),
         "a round that was in the way has not failed"
     );
+    assert!(silent.has_interrupted_a_round());
 }
 
 #[tokio::test(start_paused = true)]

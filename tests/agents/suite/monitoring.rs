@@ -5,7 +5,7 @@
 //! The alerts about links and about lost sandboxes are tested where these are (`links`, `garbage`).
 
 use agents::pools::per_address;
-use agents::scrapes::{Scrapes, alerts_at_once};
+use agents::scrapes::{Scrapes, alerts_at_once, problems};
 use agents::{Attachment, Member, Site};
 use apiserver::install::until;
 use apiserver::{Fault, Proxy};
@@ -61,6 +61,38 @@ async fn each_alert_fires_for_its_cause_only() {
     a_full_pool(&site, &node).await;
     a_pool_that_waits_for_its_last_pod(&site, &node).await;
     a_spec_that_is_not_in_force(&site, &node).await;
+}
+
+/// `Scrapes::add` lints what the other tests scrape: a metric that has counted nothing yet has no line.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_linter_of_prometheus_accepts_what_agents_and_controllers_serve() {
+    let (site, node) = Site::with_node().await;
+    site.simple("rail0", "10.1.0.0/29").await;
+    controller_serves(&site, "rdmanet_controller_leader 1").await;
+    node.wait_active("rail0").await;
+    for number in 0..6 {
+        node.add("rail0", &Attachment::of(&format!("p{number}")));
+    }
+    node.refused("rail0", &Attachment::of("one"), &[110], &[]);
+    controller_serves(
+        &site,
+        "rdmanet_pool_condition{pool=\"rail0\",condition=\"Exhausted\"} 1",
+    )
+    .await;
+    let served = node.get("/metrics");
+    let controller = site.controller.get("/metrics");
+    for (name, text) in [("a", &served), ("controller", &controller)] {
+        assert_eq!(problems(&[(name, text.clone())]), [""; 0], "{name}");
+    }
+    // The new name is as long as the one before, because the response has its length in a header.
+    let wrong = served.replace(
+        "rdmanet_api_request_duration_seconds",
+        "rdmanet_apiRequests_long_duration_ms",
+    );
+    let found = problems(&[("a", wrong)]).join("\n");
+    for problem in ["should be written in 'snake_case'", "abbreviated units"] {
+        assert!(found.contains(problem), "{problem}: {found}");
+    }
 }
 
 fn one_target_only(site: &Site, node: &Member) {

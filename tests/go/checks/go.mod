@@ -7,12 +7,15 @@ tool (
 	rdmanet/tests/go/checks/kstatus
 	rdmanet/tests/go/checks/promcheck
 	rdmanet/tests/go/checks/promeval
+	rdmanet/tests/go/checks/promlint
 )
 
 require (
 	github.com/CycloneDX/cyclonedx-go v0.12.0
 	github.com/fluxcd/cli-utils v1.2.2
 	github.com/grafana/grafana-foundation-sdk/go v0.0.12
+	github.com/prometheus/client_golang v1.25.0
+	github.com/prometheus/client_model v0.6.3
 	github.com/prometheus/common v0.72.1
 	github.com/prometheus/prometheus v0.316.0
 	github.com/xeipuuv/gojsonschema v1.2.0
@@ -34,8 +37,6 @@ require (
 	github.com/modern-go/concurrent v0.0.0-20180306012644-bacd9c7ef1dd // indirect
 	github.com/modern-go/reflect2 v1.0.3-0.20250322232337-35a7c28c31ee // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
-	github.com/prometheus/client_golang v1.25.0 // indirect
-	github.com/prometheus/client_model v0.6.3 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/x448/float16 v0.8.4 // indirect
 	github.com/xeipuuv/gojsonpointer v0.0.0-20180127040702-4e3ac2762d5f // indirect

@@ -258,6 +258,6 @@ async fn the_gauges_of_a_deleted_pool_disappear_with_its_file() {
 async fn the_gauges_of_a_pool_that_an_agent_does_not_know_disappear() {
     let (context, target, _dir) = after_the_deletion_of_a_pool().await;
     let mut reconciler = PoolReconciler::new(context.agent.clone(), context.pool.clone());
-    reconciler.reconcile(&target.api).await.unwrap();
+    Box::pin(reconciler.reconcile(&target.api)).await.unwrap();
     assert_eq!(gauges(&context), [""; 0]);
 }

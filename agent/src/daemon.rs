@@ -224,3 +224,6 @@ fn reconcilers(agent: &Arc<Agent>, supervisor: &Supervisor) -> Reconcilers {
         running.entry(pool.clone()).or_insert_with(start).clone()
     })
 }
+
+#[cfg(test)]
+mod tests;

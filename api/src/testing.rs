@@ -100,6 +100,26 @@ pub fn panicking_clients(fatal: &'static str) -> Clients {
     Client::new(never, "default").into()
 }
 
+/// Clients of an API server that answers a request for a path with an object. The task that requests a path with `fatal` panics.
+///
+/// # Panics
+/// Without a tokio runtime.
+pub fn panicking_answering_clients(
+    fatal: &'static str,
+    answer: impl Fn(&str) -> Value + Clone + Send + Sync + 'static,
+) -> Clients {
+    let answering = service_fn(move |request: Request<Body>| {
+        let answer = answer.clone();
+        async move {
+            let path = request.uri().path();
+            assert!(!path.contains(fatal), "on purpose");
+            let body = Body::from(answer(path).to_string().into_bytes());
+            Ok::<_, std::io::Error>(Response::new(body))
+        }
+    });
+    Client::new(answering, "default").into()
+}
+
 /// Clients of an API server that answers a request for a URI with a status code and an object.
 ///
 /// # Panics

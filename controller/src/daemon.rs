@@ -77,7 +77,7 @@ pub fn start(config: Config, clients: impl Into<Clients>, supervisor: &Superviso
         std::future::ready(())
     });
     supervisor.spawn("watch of pools", supervisor.until_stopped(events));
-    supervisor.spawn("leader", Leader::run(context.clone(), supervisor.clone()));
+    Leader::start(&context, supervisor);
     context
 }
 

@@ -114,20 +114,20 @@ impl Leader {
         }
     }
 
-    /// Works while this process holds the Lease, until the supervisor stops. If a watch ends while the process leads, the
-    /// supervisor stops: a leader with a stale cache would not notice.
-    pub(crate) async fn run(context: Arc<Context>, supervisor: Supervisor) {
-        let stop = supervisor.stop().clone();
+    /// Starts the election, the orphan collector and the leader, each as a task. They run until the supervisor stops. If one of
+    /// them panics or ends before that, or if a watch ends while the process leads, the supervisor stops: otherwise the replica
+    /// would keep its Lease without that work, and a leader with a stale cache would not notice.
+    pub(crate) fn start(context: &Arc<Context>, supervisor: &Supervisor) {
+        let stop = || supervisor.stop().clone();
         let (leads, elected) = watch::channel(false);
         let (changed_addresses, addresses_changed) = watch::channel(());
         let orphans = OrphanCollector::new(context.clone(), elected.clone(), changed_addresses);
-        let leader = Self::new(context.clone(), supervisor, elected, addresses_changed);
+        let leader = Self::new(context.clone(), supervisor.clone(), elected, addresses_changed);
         let inputs = leader.orphan_inputs.subscribe();
-        tokio::join!(
-            Box::pin(election::run(&context, leads, &stop)),
-            Box::pin(orphans.run(inputs, stop.clone())),
-            Box::pin(leader.run_loop(stop.clone())),
-        );
+        let election = election::run(context.clone(), leads, stop());
+        supervisor.spawn("leader election", election);
+        supervisor.spawn("orphan collector", orphans.run(inputs, stop()));
+        supervisor.spawn("leader", leader.run_loop(stop()));
     }
 
     async fn run_loop(mut self, stop: CancellationToken) {

@@ -16,6 +16,7 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use kube_lease_manager::{LeaseCreateMode, LeaseManager, LeaseManagerBuilder, LeaseManagerError};
 use serde_json::json;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
@@ -46,7 +47,8 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Takes part in the election until `stop`, and then releases the Lease. Reports each change of leadership to `leads`.
-pub(super) async fn run(context: &Context, leads: watch::Sender<bool>, stop: &CancellationToken) {
+pub(super) async fn run(context: Arc<Context>, leads: watch::Sender<bool>, stop: CancellationToken) {
+    let (context, stop) = (&*context, &stop);
     loop {
         let error = tokio::select! {
             () = stop.cancelled() => return,

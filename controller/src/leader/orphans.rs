@@ -105,9 +105,8 @@ impl OrphanCollector {
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(self.context.config.daemon.reconcile_interval), if is_leader => {}
-                changed = updates.changed(), if !is_leader => if changed.is_err() {
-                    return;
-                },
+                // Without a sender, the leader has ended, so the process stops. Only the leader's task reports that.
+                Ok(()) = updates.changed(), if !is_leader => {}
             }
         }
     }

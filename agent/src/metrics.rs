@@ -45,6 +45,8 @@ pub struct Metrics {
     freed: Family<PoolLabels, Counter>,
     collected: Family<KindLabels, Counter>,
     uncollected: Gauge,
+    /// Without a value while it is unknown whether the node has a collector.
+    collector_up: Family<[(&'static str, &'static str); 0], Gauge>,
     lost_sandboxes: Family<PoolLabels, Gauge>,
     rounds_failed: Family<PoolLabels, Counter>,
     requests: Family<RequestLabels, Counter>,
@@ -124,6 +126,11 @@ impl Metrics {
             "garbage_left",
             "Attachments that are proven unused and could not be removed",
             self.uncollected.clone(),
+        );
+        all.register(
+            "collector_up",
+            "Whether the collector answered the last request of the agent",
+            self.collector_up.clone(),
         );
         all.register(
             "lost_sandboxes",
@@ -216,6 +223,11 @@ impl Metrics {
     /// The number of attachments that are proven unused and could not be removed.
     pub(crate) fn uncollected(&self, count: usize) {
         self.uncollected.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// Whether the collector answered the last request for its list.
+    pub(crate) fn collector_answers(&self, answers: bool) {
+        self.collector_up.get_or_create(&[]).set(i64::from(answers));
     }
 
     pub(crate) fn round_failed(&self, pool: &PoolName) {

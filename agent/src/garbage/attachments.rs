@@ -18,6 +18,8 @@ const KIND: &str = "attachment";
 pub(super) struct Attachments {
     agent: Arc<Agent>,
     suspects: Suspects<DeadAttachment>,
+    /// Whether the node has a collector, as far as this agent knows: one has listened. A cluster may leave the container out.
+    is_present: bool,
     /// Why the last request for the list failed, already logged.
     last_error: Option<String>,
 }
@@ -27,6 +29,7 @@ impl Attachments {
         Self {
             agent,
             suspects: Suspects::default(),
+            is_present: false,
             last_error: None,
         }
     }
@@ -38,6 +41,8 @@ impl Attachments {
             Ok(dead) => dead,
             Err(error) => return self.report_silence(&error),
         };
+        self.is_present = true;
+        self.agent.metrics.collector_answers(true);
         if self.last_error.take().is_some() {
             tracing::info!(socket = %self.agent.config.collector.display(), "the collector answers");
         }
@@ -91,6 +96,10 @@ impl Attachments {
     /// them.
     fn report_silence(&mut self, error: &ClientError) {
         self.agent.metrics.uncollected(0);
+        self.is_present |= !matches!(error, ClientError::Absent);
+        if self.is_present {
+            self.agent.metrics.collector_answers(false);
+        }
         let (why, socket) = (error.to_string(), self.agent.config.collector.display());
         if self.last_error.as_ref() == Some(&why) {
             return;

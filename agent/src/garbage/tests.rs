@@ -360,6 +360,33 @@ async fn nothing_counts_as_left_while_no_collector_answers() {
     assert!(fixture.has_metric("rdmanet_garbage_left 0"));
 }
 
+/// A cluster may leave the collector out.
+#[tokio::test]
+async fn a_collector_that_stops_answering_is_reported() {
+    let mut fixture = Fixture::without_collector();
+    fixture.garbage.round().await;
+    assert!(!fixture.agent.metrics().contains("rdmanet_collector_up{"));
+    let mut fixture = fixture.with_collector();
+    fixture.garbage.round().await;
+    assert!(fixture.has_metric("rdmanet_collector_up{} 1"));
+    let socket = fixture.dir.path().join("collector.sock");
+    std::fs::remove_file(socket).unwrap();
+    fixture.garbage.round().await;
+    assert!(fixture.has_metric("rdmanet_collector_up{} 0"));
+    let mut fixture = fixture.with_collector();
+    fixture.garbage.round().await;
+    assert!(fixture.has_metric("rdmanet_collector_up{} 1"));
+}
+
+#[tokio::test]
+async fn a_collector_that_has_never_answered_is_reported_while_it_listens() {
+    let mut fixture = Fixture::without_collector();
+    let listener = UnixListener::bind(fixture.dir.path().join("collector.sock")).unwrap();
+    tokio::spawn(async move { while listener.accept().await.is_ok() {} });
+    fixture.garbage.round().await;
+    assert!(fixture.has_metric("rdmanet_collector_up{} 0"));
+}
+
 #[tokio::test]
 async fn leases_of_ranges_are_released_on_a_node_without_a_collector() {
     let (mut patient, mut fixture) = (Fixture::observing(NEVER), Fixture::without_collector());

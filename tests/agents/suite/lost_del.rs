@@ -2,6 +2,7 @@
 //! Pods of a network with ranges that ended without DEL: agent, collector and both plugins as processes.
 
 use agents::named::ip;
+use agents::scrapes::alerts_at_once;
 use agents::{Attachment, Member, Named, Site, program};
 use apiserver::install::until;
 use serde_json::json;
@@ -195,6 +196,12 @@ async fn collection_continues_after_agent_and_collector_were_killed() {
     drop(lost);
     site.remove_pod("lost").await;
     until("the agent misses the collector", async || absent() > before).await;
+    let alert = "RdmanetCollectorDown: The collector of a does not answer the agent";
+    until("an alert fires", async || {
+        let alerts = alerts_at_once(&[("a", node.get("/metrics"))]);
+        alerts.iter().any(|it| it == alert)
+    })
+    .await;
     node.kill();
     host.start_collector();
     node.start();

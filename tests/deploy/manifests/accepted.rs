@@ -128,6 +128,23 @@ async fn in_a_renamed_namespace_a_stolen_token_affects_only_its_own_node() {
     assert!(count > 500, "only {count} requests were tried");
 }
 
+/// Otherwise agents wait in the common queue of the API server.
+#[test]
+fn in_a_renamed_namespace_agents_and_controller_have_their_own_queues() {
+    for directory in ["base", "overlays/openshift"] {
+        let all = renamed(directory, "fabric");
+        for name in ["rdmanet-agent", "rdmanet-controller"] {
+            let account = find(&all, "ServiceAccount", name);
+            assert_eq!(account["metadata"]["namespace"], "fabric");
+            let rules = &find(&all, "FlowSchema", name)["spec"]["rules"];
+            let subjects = json!([{
+                "kind": "ServiceAccount", "serviceAccount": { "name": name, "namespace": "fabric" },
+            }]);
+            assert_eq!(rules[0]["subjects"], subjects, "{directory}");
+        }
+    }
+}
+
 struct Running(Child);
 
 impl Drop for Running {

@@ -42,8 +42,8 @@ bench-multus: setup build ## Measures the chain from runtime to Multus to plugin
 	@CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)" cargo run --quiet -p multus -- "$$(tests/go/build whereabouts)/whereabouts" \
 	  "$$(go -C tests/go/whereabouts list -m -f '{{.Dir}}' github.com/k8snetworkplumbingwg/whereabouts)/doc/crds" $(BENCH)
 
-bench-scale: setup build ## Measures a thousand agents on one API server (AGENTS=300 for fewer, AGENTS=10000 for more; RAILS=8 pools, PODS=100 on each node)
-	@cargo run --quiet --profile measure -p bench-kube --bin bench-scale -- "$(BIN)/rdma-ipam" $(or $(AGENTS),1000) $(or $(RAILS),1) $(or $(PODS),1)
+bench-scale: setup build ## Measures a thousand agents on one API server (AGENTS=300 for fewer, AGENTS=10000 for more; RAILS=8 pools, PODS=100 on each node, BLOCK=4 addresses in a block)
+	@cargo run --quiet --profile measure -p bench-kube --bin bench-scale -- "$(BIN)/rdma-ipam" $(or $(AGENTS),1000) $(or $(RAILS),1) $(or $(PODS),1) $(or $(BLOCK),64)
 
 bench-last: setup build ## Measures a pool that forty nodes use to its last address (three minutes; NODES=10 for fewer)
 	@cargo run --quiet --profile measure -p bench-kube --bin bench-last -- "$(BIN)/rdma-ipam" $(or $(NODES),40)

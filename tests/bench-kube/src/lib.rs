@@ -17,6 +17,7 @@ pub mod nodes;
 pub mod nv_ipam;
 pub mod pool;
 pub mod sides;
+pub mod streams;
 pub mod tally;
 pub mod whereabouts;
 pub mod witness;

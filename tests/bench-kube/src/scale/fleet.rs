@@ -32,9 +32,6 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(900);
 /// The pool of which every node has a block.
 pub(crate) const POOL: &str = "fleet";
 
-/// The number of addresses of a block.
-pub(crate) const BLOCK: usize = 64;
-
 /// The nodes.
 pub(crate) struct Fleet<'s> {
     pub(crate) server: &'s Server,
@@ -44,6 +41,8 @@ pub(crate) struct Fleet<'s> {
     pub(crate) rails: usize,
     /// The number of pods of each node.
     pub(crate) pods: usize,
+    /// The number of addresses of a block.
+    pub(crate) block: usize,
     pub(crate) identities: Vec<Identity>,
     pub(crate) agents: Vec<Arc<Agent>>,
     dir: TempDir,
@@ -53,14 +52,15 @@ pub(crate) struct Fleet<'s> {
 }
 
 impl<'s> Fleet<'s> {
-    /// `size` nodes without Node objects. Their files are in memory; in a cluster each node has its own disk.
-    pub(crate) async fn new(server: &'s Server, size: usize, rails: usize, pods: usize) -> Self {
+    /// `size` nodes without Node objects, with the numbers of pools, of pods and of a block's addresses. Their files are in memory; in a cluster each node has its own disk.
+    pub(crate) async fn new(server: &'s Server, [size, rails, pods, block]: [usize; 4]) -> Self {
         Self {
             server,
             admin: bench_kube::agents::admin(server).await,
             size,
             rails,
             pods,
+            block,
             identities: Vec::new(),
             agents: Vec::new(),
             dir: tempfile::tempdir_in("/dev/shm").unwrap(),
@@ -71,8 +71,9 @@ impl<'s> Fleet<'s> {
 
     /// The prefix length of each pool: room for one and a half times the blocks that the nodes claim.
     pub(crate) fn prefix(&self) -> u32 {
-        let blocks = self.pods.div_ceil(BLOCK) + usize::from(self.pods % BLOCK > BLOCK / 2);
-        let addresses = self.size * BLOCK * blocks.max(1) * 3 / 2;
+        let block = self.block;
+        let blocks = self.pods.div_ceil(block) + usize::from(self.pods % block > block / 2);
+        let addresses = self.size * block * blocks.max(1) * 3 / 2;
         32 - addresses.next_power_of_two().ilog2()
     }
 

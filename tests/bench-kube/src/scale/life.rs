@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The life of a cluster: nodes join, the cluster is idle, a pool is edited, pods start, the agents are updated.
 
-use crate::fleet::{BLOCK, Fleet, POOL, TIMEOUT};
+use crate::fleet::{Fleet, POOL, TIMEOUT};
 use crate::rails::name;
 use api::metrics::Served;
 use bench_kube::call::{Call, at_once};
@@ -18,19 +18,32 @@ const REST: Duration = Duration::from_secs(60);
 /// The number of parallel plugins. In a cluster they run on different nodes and do not share the processors.
 const PLUGINS: usize = 8;
 
-/// Runs the calls, adds their addresses to `given`, and returns the refused calls.
+/// Runs the calls, adds their addresses to `given`, and returns the refused calls. After a refusal, the other pods of that node
+/// wait for the same pool: the configuration is that of a node and a pool.
 fn refused(calls: &[Call], given: &mut BTreeSet<String>) -> Vec<Call> {
-    let mut again = Vec::new();
-    for some in calls.chunks(PLUGINS) {
-        for (call, answer) in some.iter().zip(at_once(some).answers) {
+    let (mut again, mut without) = (Vec::new(), BTreeSet::new());
+    let mut calls = calls.iter();
+    loop {
+        let mut some = Vec::new();
+        while let Some(call) = (some.len() < PLUGINS).then(|| calls.next()).flatten() {
+            if without.contains(&call.conf) {
+                again.push(call.clone());
+            } else {
+                some.push(call.clone());
+            }
+        }
+        if some.is_empty() {
+            return again;
+        }
+        for (call, answer) in some.iter().zip(at_once(&some).answers) {
             if answer.succeeded {
                 assert!(given.insert(answer.address()), "{} twice", answer.address());
             } else {
+                without.insert(call.conf.clone());
                 again.push(call.clone());
             }
         }
     }
-    again
 }
 
 impl Fleet<'_> {
@@ -46,7 +59,7 @@ impl Fleet<'_> {
     pub(crate) async fn start(&mut self, gauges: &Gauges<'_>) -> Phase {
         let spec = json!({
             "ranges": [{ "subnet": format!("10.0.0.0/{}", self.prefix()), "gateway": "none" }],
-            "blockSize": { "v4": BLOCK },
+            "blockSize": { "v4": self.block },
             "cooldownSeconds": 0,
         });
         self.pool(POOL, spec).await;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Thousands of agents against one API server.
 //!
-//!     bench-scale RDMA-IPAM [AGENTS [RAILS [PODS]]]
+//!     bench-scale RDMA-IPAM [AGENTS [RAILS [PODS [BLOCK]]]]
 //!
 //! Each agent runs the code of the daemon with the token of its own pod and its own files; all of them run in this
 //! process. The plugins' socket, metrics and netlink are excluded. Agents write the condition of their links as if the
@@ -27,6 +27,7 @@ mod report;
 use apiserver::Server;
 use bench::machine::describe_with_load;
 use bench_kube::gauge::{Gauges, Phase};
+use bench_kube::streams::Streams;
 use fleet::Fleet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -40,15 +41,18 @@ const CROWDS: usize = 2000;
 #[tokio::main]
 async fn main() {
     let mut args = std::env::args_os().skip(1);
-    let plugin = PathBuf::from(args.next().expect("bench-scale RDMA-IPAM [AGENTS]"));
+    let plugin = PathBuf::from(
+        args.next()
+            .expect("bench-scale RDMA-IPAM [AGENTS [RAILS [PODS [BLOCK]]]]"),
+    );
     let mut number = |usual: usize| {
         args.next()
             .map_or(usual, |n| n.to_str().unwrap().parse().unwrap())
     };
-    let (agents, rails, pods) = (number(1000), number(1), number(1));
+    let (agents, rails, pods, block) = (number(1000), number(1), number(1), number(64));
     let server = Server::installed().await;
     let gauges = Gauges::new(&server).await;
-    let mut fleet = Fleet::new(&server, agents, rails, pods).await;
+    let mut fleet = Fleet::new(&server, [agents, rails, pods, block]).await;
     let begun = Instant::now();
     let mut phases = Vec::new();
     let mut note = |phase: Phase| {
@@ -69,12 +73,17 @@ async fn main() {
     for phase in fleet.add(&gauges, &plugin).await {
         note(phase);
     }
+    let streams = Streams::now(&server, &fleet.admin).await;
     if begun.elapsed() < BUDGET {
         note(fleet.restart(&gauges).await);
     }
     println!(
-        "### {agents} agents, {rails} pools, {pods} pods on each node\n\n{}\n",
+        "### {agents} agents, {rails} pools with blocks of {block}, {pods} pods on each node\n\n{}\n",
         describe_with_load()
+    );
+    println!(
+        "With all pods: {} watches of blocks, {} connections of this process\n",
+        streams.block_watches, streams.connections
     );
     println!("{}", report::phases(&phases, agents));
     // The cost of nearly full pools does not depend on the number of other agents, which would only prolong the run.

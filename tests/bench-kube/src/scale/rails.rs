@@ -2,7 +2,7 @@
 //! Nodes with several rails, each with a pool for the pods of one namespace; and a failure of the fabric that all nodes
 //! report.
 
-use crate::fleet::{BLOCK, Fleet, POOL, TIMEOUT};
+use crate::fleet::{Fleet, POOL, TIMEOUT};
 use agent::agent::event;
 use agent::links;
 use agent::links::condition::{delay, kind};
@@ -24,7 +24,7 @@ impl Fleet<'_> {
         for rail in 1..self.rails {
             let spec = json!({
                 "ranges": [{ "subnet": format!("{}.0.0.0/{}", 10 + rail, self.prefix()), "gateway": "none" }],
-                "blockSize": { "v4": BLOCK },
+                "blockSize": { "v4": self.block },
                 "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": "default" } },
             });
             self.pool(&name(rail), spec).await;
@@ -49,8 +49,8 @@ impl Fleet<'_> {
             .await
     }
 
-    /// A port of every node loses its carrier at the same time. The agents report without a message of the kernel: each
-    /// waits for its turn, then writes the condition of its Node and an Event.
+    /// The ports of all rails of every node lose their carrier at the same time. The agents report without a message of the
+    /// kernel: each waits for its turn, then writes the condition of its Node and an Event for each port.
     pub(crate) async fn fabric(&self, gauges: &Gauges<'_>) -> Phase {
         let start = gauges.start().await;
         let report = |i: usize| async move {
@@ -62,26 +62,39 @@ impl Fleet<'_> {
             let lost = NodeCondition {
                 status: "False".to_owned(),
                 reason: "LinkDown".to_owned(),
-                message: "ib0 has no carrier: check cable and switch port".to_owned(),
+                message: self.without_carrier(),
             };
             agent
                 .write_node_condition(&api, kind::LINKS_READY, Some(lost))
                 .await
                 .unwrap();
-            let event = NewEvent {
-                is_warning: true,
-                reason: event::LINK_DOWN,
-                note: "link ib0 has lost carrier".to_owned(),
-            };
-            links::publish_event(agent, event).await;
+            for rail in 0..self.rails {
+                let event = NewEvent {
+                    is_warning: true,
+                    reason: event::LINK_DOWN,
+                    note: format!("link ib{rail} has lost carrier"),
+                };
+                links::publish_event(agent, event).await;
+            }
         };
         join_all((0..self.agents.len()).map(report)).await;
         gauges
             .stop(
-                "a link event on all nodes, until each Node has its condition and its Event",
+                format!(
+                    "a link event on all nodes, until each Node has its condition and {} Events",
+                    self.rails
+                ),
                 start,
             )
             .await
+    }
+
+    fn without_carrier(&self) -> String {
+        let ports: Vec<String> = (0..self.rails).map(|rail| format!("ib{rail}")).collect();
+        format!(
+            "{} have no carrier: check cables and switch ports",
+            ports.join(", ")
+        )
     }
 }
 

@@ -151,6 +151,29 @@ fn each_distribution_with_its_own_containerd_has_a_row_about_image_import() {
     assert_eq!(seen, 5, "{nodes:?}");
 }
 
+/// The list of the code, as its source has it.
+#[test]
+fn each_driver_whose_children_are_created_in_the_pod_is_in_the_documents() {
+    let code = fs::read_to_string(root().join("cni-ipoib/src/plan/way.rs")).unwrap();
+    let list = code
+        .split("const PLAIN: ")
+        .nth(1)
+        .unwrap()
+        .split(';')
+        .nth(1)
+        .unwrap();
+    let page = fs::read_to_string(root().join("docs/devices.md")).unwrap();
+    let row = page
+        .lines()
+        .find(|line| line.starts_with("| `direct` |"))
+        .unwrap();
+    let drivers: Vec<&str> = list.split('"').skip(1).step_by(2).collect();
+    assert!(drivers.contains(&"mlx4_core"), "{drivers:?}");
+    for driver in drivers {
+        assert!(row.contains(&format!("`{driver}`")), "{driver} is not in {row}");
+    }
+}
+
 #[test]
 fn both_plugins_accept_every_network_attachment_definition() {
     assert!(networks().len() >= 12);

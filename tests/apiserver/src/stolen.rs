@@ -344,7 +344,8 @@ async fn own_objects(admin: &Client, client: &Client, thief: &Identity) -> usize
 pub async fn try_everything(server: &Server, namespace: &str) -> usize {
     let admin = server.admin().await;
     let thief = Identity::within(&admin, THIEF, namespace).await;
-    let targets = targets::create(&admin, &thief, namespace).await;
+    let mut targets = targets::create(&admin, &thief, namespace).await;
+    targets.extend(foreign::create(&admin, namespace).await);
     let client = server.with_token(&thief.token).await;
     targets::normal_requests(&client, &thief).await;
     let mut results = Results::default();

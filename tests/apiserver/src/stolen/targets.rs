@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The objects that a thief could harm, and the requests that could harm them.
 
-use super::{THIEF, VICTIM, foreign, send};
+use super::{THIEF, VICTIM, send};
 use crate::Identity;
 use http::Method;
 use kube::Client;
@@ -215,7 +215,6 @@ pub(super) async fn create(admin: &Client, thief: &Identity, namespace: &str) ->
         changes: of_pool(),
     });
     others(admin, namespace, &mut all).await;
-    all.extend(foreign::create(admin, namespace).await);
     all
 }
 

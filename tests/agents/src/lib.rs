@@ -13,6 +13,7 @@
 )]
 
 pub mod controller;
+pub mod later;
 pub mod ledger;
 pub mod member;
 pub mod named;

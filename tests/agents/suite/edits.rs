@@ -3,18 +3,18 @@
 
 use agents::pools::{per_address, simple};
 use agents::{Attachment, Member, Site};
-use api::{AddressSpace, IpBlock};
+use api::{AddressSpace, IpAddress, IpBlock};
 use apiserver::install::until;
-use apiserver::objects::create;
+use apiserver::objects::{address, create};
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::discovery::ApiResource;
 use kube::{Api, Resource, ResourceExt};
 use serde_json::json;
-use std::time::Duration;
+use std::net::{IpAddr, Ipv4Addr};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_keeps_an_excluded_address_and_no_other_pod_gets_it() {
@@ -378,8 +378,20 @@ async fn an_address_rests_for_its_cooldown_after_its_node_was_deselected() {
         .await;
     node.wait_refused("rail0", &[116]).await;
     node.del("rail0", &one);
-    // The agent begins fifteen rounds meanwhile, and compares its objects with its leases in some of them.
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    // The agent compares its objects with its leases meanwhile: it deletes two that no lease has, one after the other.
+    let all: Api<IpAddress> = Api::all(site.admin.clone());
+    for last in [13, 14] {
+        let unleased: IpAddr = Ipv4Addr::new(10, 1, 0, last).into();
+        let object = address("rail0", unleased, "10.1.0.0/28", node.identity.node.clone());
+        all.create(&PostParams::default(), &object).await.unwrap();
+        until("the object without a lease is deleted", async || {
+            let there = site.addresses().await;
+            !there
+                .iter()
+                .any(|object| object.spec.address == unleased.to_string())
+        })
+        .await;
+    }
     let there = site.addresses().await;
     assert!(there.iter().any(|object| object.spec.address == ip), "{ip} rests");
     site.edit("rail0", json!({ "spec": { "cooldownSeconds": 0 } }))

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Pods that ended without DEL.
 
+use agents::later::until_collected_later;
 use agents::scrapes::alerts_at_once;
 use agents::{Attachment, Member, Named, Site};
 use apiserver::install::until;
-use std::time::Duration;
 use tests::Version;
 
 async fn pod_in(site: &Site, node: &Member, netns: &Named, name: &str) -> Attachment {
@@ -12,6 +12,18 @@ async fn pod_in(site: &Site, node: &Member, netns: &Named, name: &str) -> Attach
     attachment.uid = site.pod(name, &node.identity.node.node).await;
     attachment.netns = netns.path();
     attachment
+}
+
+/// Waits until the agent has looked at all leases of `rail0` as often as a release takes.
+async fn until_looked_at(node: &Member) {
+    let attach = async |name: &str, netns| {
+        let attachment = Attachment {
+            netns,
+            ..Attachment::of(name)
+        };
+        node.add("rail0", &attachment);
+    };
+    until_collected_later(attach, async |name| released(node, name).is_some()).await;
 }
 
 /// The log line of the release of the lease of `container`, if there is one.
@@ -30,17 +42,15 @@ async fn an_address_is_released_only_after_both_its_netns_and_its_pod_are_gone()
     site.simple("rail0", "10.1.0.0/24").await;
     node.wait_active("rail0").await;
     let (gone, kept) = (Named::new("gone"), Named::new("kept"));
-    // Keeps the directory while the others are deleted.
-    let _last = Named::new("last");
     let one = pod_in(&site, &node, &gone, "one").await;
     let two = pod_in(&site, &node, &kept, "two").await;
     let result = node.call("ADD", "rail0", &one).result();
     let kept_address = node.add("rail0", &two);
     drop(gone);
     // The pod's object still exists: kubelet may be about to call DEL.
-    tokio::time::sleep(Duration::from_secs(4)).await;
+    until_looked_at(&node).await;
     node.check_of(Version::Today, "rail0", &one, result);
-    assert!(!node.log().contains("released a lease"), "{}", node.log());
+    assert_eq!((released(&node, "one"), released(&node, "two")), (None, None));
     site.remove_pod("one").await;
     // The object is gone but the process runs: no evidence that the address is free.
     site.remove_pod("two").await;
@@ -50,8 +60,7 @@ async fn an_address_is_released_only_after_both_its_netns_and_its_pod_are_gone()
         line.contains("its network namespace is gone, and its Pod object is gone"),
         "{line}"
     );
-    // The agent has looked several times by then.
-    tokio::time::sleep(Duration::from_secs(4)).await;
+    until_looked_at(&node).await;
     assert_eq!(released(&node, "two"), None);
     assert_eq!(node.add("rail0", &two), kept_address);
 }

@@ -2,6 +2,7 @@
 //! A Node object that is deleted while its machine runs: the real pod garbage collector deletes the agent's own Pod, and its token
 //! becomes invalid.
 
+use agents::later::until_blocks_freed_later;
 use agents::{Attachment, Member, Site};
 use api::{BlockState, IpPool};
 use apiserver::Identity;
@@ -45,8 +46,7 @@ async fn a_node_keeps_a_block_with_pods_after_its_agent_loses_the_token() {
     let heir = Member::running(&site.server, "heir", &flags).await;
     site.remove_node("silent").await;
     loses_its_token(&site, &silent).await;
-    // Twice the time that the controller grants an agent to take a block over.
-    tokio::time::sleep(Duration::from_secs(16)).await;
+    until_blocks_freed_later(&site).await;
     heir.refused("rail0", &Attachment::of("two"), &[11, 110, 116], &[]);
     let block = site.blocks("rail0").await.remove(0);
     assert_eq!(block.spec.owner, silent.identity.node, "its pod lives");

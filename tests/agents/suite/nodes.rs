@@ -2,6 +2,7 @@
 //! Nodes that share a pool, die, and come back.
 
 use crate::streams::label;
+use agents::later::until_blocks_freed_later;
 use agents::pools::simple;
 use agents::{Attachment, Member, Site};
 use api::AddressState;
@@ -61,7 +62,7 @@ async fn blocks_of_a_deleted_node_pass_to_another_node_after_the_quarantine() {
     let uid = site.pod("bound", "dead").await;
     assert!(!uid.is_empty());
     dead.identity.leave(&site.admin).await;
-    tokio::time::sleep(Duration::from_secs(8)).await;
+    until_blocks_freed_later(&site).await;
     assert_eq!(site.blocks("rail0").await.len(), 1);
     assert_eq!(
         site.blocks("rail0").await[0].spec.owner.node,
@@ -291,7 +292,7 @@ async fn an_agent_of_a_deleted_node_allocates_nothing_and_keeps_pod_addresses() 
     })
     .await;
     owner.refused("rail0", &Attachment::of("two"), &[11, 116], &[]);
-    tokio::time::sleep(Duration::from_secs(12)).await;
+    until_blocks_freed_later(&site).await;
     let blocks = site.blocks("rail0").await;
     assert_eq!(blocks.len(), 1, "a living pod keeps its block");
     assert_eq!(blocks[0].spec.owner, owner.identity.node);

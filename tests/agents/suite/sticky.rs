@@ -3,7 +3,7 @@
 
 use agents::pools::{simple, sticky_per_address};
 use agents::{Attachment, Member, Site};
-use api::{AddressState, IpAddress};
+use api::{AddressState, IpAddress, IpAddressSpec};
 use apiserver::install::until;
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -53,6 +53,12 @@ async fn only(site: &Site) -> IpAddress {
     let mut all = site.addresses().await;
     assert_eq!(all.len(), 1, "{all:?}");
     all.remove(0)
+}
+
+/// The address of the pool that this pod has, or that is kept for it.
+async fn address_of(site: &Site, pool: &str, pod: &str) -> Option<IpAddressSpec> {
+    let mut all = site.addresses().await.into_iter().map(|address| address.spec);
+    all.find(|spec| spec.pool == pool && spec.holder.as_ref().is_some_and(|holder| holder.pod == pod))
 }
 
 async fn wait_kept(site: &Site) {
@@ -153,8 +159,18 @@ async fn two_incarnations_of_a_pod_never_have_its_address_at_once() {
     nodes[1].start();
     site.set_node_ready("b", true).await;
     nodes[1].del("rail0", &new);
-    tokio::time::sleep(Duration::from_secs(4)).await;
-    let there = only(&site).await.spec;
+    // Its agent handles two later DELs, one after the other.
+    let uid = site.replica("db", 1, "b").await;
+    for container in ["later", "last"] {
+        nodes[1].add("rail0", &sandbox(1, &uid, container));
+        nodes[1].del("rail0", &sandbox(1, &uid, container));
+        until("the later address is kept", async || {
+            let kept = address_of(&site, "rail0", "db-1").await;
+            kept.is_some_and(|spec| spec.state == AddressState::Kept)
+        })
+        .await;
+    }
+    let there = address_of(&site, "rail0", "db-0").await.unwrap();
     assert_eq!(
         (there.state, there.node.node.as_str()),
         (AddressState::Bound, "a")
@@ -182,32 +198,68 @@ async fn the_address_of_a_pod_on_a_deleted_node_passes_on_after_the_quarantine()
     assert!(waited >= quarantine, "the address passed on after {waited:?}");
 }
 
+/// Waits until the controller has looked at all kept addresses as often as a release takes: twice it frees an address of a pool
+/// without a cooldown, which is kept for a pod of another `StatefulSet` that ends here.
+async fn until_controller_looked(site: &Site, node: &Member, sets: &[&str; 2]) {
+    for set in sets {
+        site.stateful_set(set, 1).await;
+        let uid = site.replica(set, 0, "a").await;
+        let attachment = Attachment {
+            pod: format!("default/{set}-0"),
+            uid,
+            ..Attachment::of(set)
+        };
+        node.add("rail1", &attachment);
+        node.del("rail1", &attachment);
+        site.remove_set(set).await;
+        until("the later address is free", async || {
+            address_of(site, "rail1", &format!("{set}-0")).await.is_none()
+        })
+        .await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn sticky_addresses_are_released_on_scale_down_and_on_deletion_of_the_set() {
     let (site, nodes) = prepared().await;
+    // Its addresses do not rest.
+    site.pool("rail1", sticky_per_address("10.2.0.0/28")).await;
+    until("the pool is here", async || !nodes[0].file("rail1").is_null()).await;
     for ordinal in 0..2 {
         let uid = site.replica("db", ordinal, "a").await;
-        let attachment = sandbox(ordinal, &uid, &format!("s{ordinal}"));
-        nodes[0].add("rail0", &attachment);
+        for pool in ["rail0", "rail1"] {
+            let attachment = sandbox(ordinal, &uid, &format!("s{ordinal}-{pool}"));
+            nodes[0].add(pool, &attachment);
+            nodes[0].del(pool, &attachment);
+        }
     }
-    nodes[0].del("rail0", &sandbox(0, "", "s0"));
-    nodes[0].del("rail0", &sandbox(1, "", "s1"));
-    tokio::time::sleep(Duration::from_secs(4)).await;
-    assert_eq!(
-        site.addresses().await.len(),
-        2,
-        "as long as there are two replicas"
-    );
+    until("the addresses are kept", async || {
+        let all = site.addresses().await;
+        all.len() == 4 && all.iter().all(|address| address.spec.state == AddressState::Kept)
+    })
+    .await;
+    until_controller_looked(&site, &nodes[0], &["one", "two"]).await;
+    let all = site.addresses().await;
+    assert_eq!(all.len(), 4, "as long as there are two replicas: {all:?}");
     site.scale("db", 1).await;
-    tokio::time::sleep(Duration::from_secs(4)).await;
-    assert_eq!(site.addresses().await.len(), 2, "the second one's rests");
+    until("the second one's without a cooldown is free", async || {
+        site.addresses().await.len() == 3
+    })
+    .await;
+    until_controller_looked(&site, &nodes[0], &["three", "four"]).await;
+    assert!(
+        address_of(&site, "rail0", "db-1").await.is_some(),
+        "the second one's rests"
+    );
     site.edit("rail0", json!({ "spec": { "cooldownSeconds": 0 } }))
         .await;
     until("the second one's is free", async || {
-        site.addresses().await.len() == 1
+        site.addresses().await.len() == 2
     })
     .await;
-    assert_eq!(only(&site).await.spec.holder.unwrap().pod, "db-0");
+    for pool in ["rail0", "rail1"] {
+        assert!(address_of(&site, pool, "db-0").await.is_some());
+    }
     site.remove_set("db").await;
     until("the first one's is free", async || {
         site.addresses().await.is_empty()

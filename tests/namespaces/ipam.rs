@@ -58,7 +58,7 @@ fn cni_ipoib_works_with_static() {
 }
 
 /// Calls ADD, CHECK and DEL of the reference plugin `plugin` with `rdma-ipam`.
-fn reference(plugin: &str, keys: &tests::Value) {
+pub(crate) fn reference(plugin: &str, keys: &tests::Value) {
     Node::run(|node| {
         let mut conf = node
             .conf(json!({"type": plugin, "ipam": node.rdma_ipam("10.7.0.0/24")}))

@@ -2,6 +2,7 @@
 //! Device kinds that the fabric's VM certainly has: ipvlan, vlan, dummy, bond, vrf. On a kernel without them these tests
 //! fail; `--skip vm_only` excludes them.
 
+use crate::ipam::reference;
 use common::netlink::{IpvlanMode, LinkInfo};
 use tests::{Conf, Node, json, traces::assert_same};
 
@@ -94,6 +95,11 @@ fn a_hardware_address_for_an_ipvlan_child_is_refused() {
         let conf = node.conf(json!({"mode": "ipvlan", "mac": "02:00:00:00:00:01"}));
         node.pod().add(&conf, "net1").refused(7, &["mac", "macvlan"]);
     });
+}
+
+#[test]
+fn the_reference_ipvlan_works_with_rdma_ipam() {
+    reference("ipvlan", &json!({"master": "eth0"}));
 }
 
 #[test]

@@ -12,6 +12,7 @@
 )]
 
 mod credentials;
+mod delegate;
 mod import;
 mod import_refused;
 mod output;

@@ -54,8 +54,17 @@ pub(crate) fn add(site: &Site, ipam: &Value, pod: &str) -> String {
     call(site, "ADD", ipam, pod).addresses().remove(0)
 }
 
+/// The allocations in a range of whereabouts: for each pod the number of its address in the range.
+pub(crate) async fn allocations(site: &Site, pool: &str) -> Vec<(String, String)> {
+    let pool = pools(site).get(pool).await.unwrap();
+    let all = pool.data["spec"]["allocations"].as_object().cloned();
+    let pods = all.unwrap_or_default().into_iter();
+    pods.map(|(offset, one)| (one["podref"].as_str().unwrap().to_owned(), offset))
+        .collect()
+}
+
 /// The settings file that an installation of whereabouts leaves on a node.
-fn settings(site: &Site) -> PathBuf {
+pub(crate) fn settings(site: &Site) -> PathBuf {
     let path = site.server.dir().join("whereabouts.conf");
     let settings =
         json!({ "datastore": "kubernetes", "kubernetes": { "kubeconfig": site.server.kubeconfig() } });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Wrong networks and wrong annotations: the runtime gets a clear error, and nothing remains.
 
-use crate::macvlan;
+use crate::{explains, macvlan};
 use multus::Setup;
 use tests::{Value, json};
 
@@ -92,6 +92,25 @@ fn multus_passes_on_the_reason_why_the_plugin_refuses_a_network() {
         refused(setup, "rail0,future", &["2.0.0"]);
         setup.network("nameless", &with("name", json!("rail 0")));
         refused(setup, "rail0,nameless", &["rail 0"]);
+    });
+}
+
+#[test]
+fn rdmanet_explain_finds_our_error_in_the_text_of_multus() {
+    Setup::run(|setup| {
+        setup.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
+        setup.network("elsewhere", &with("master", json!("ens1f0np0")));
+        let (sandbox, pod) = setup.pod("wrong", "rail0,elsewhere");
+        let multus = setup.thin();
+        let answer = multus.add(&sandbox, &pod);
+        explains(&answer, 7, "master \"ens1f0np0\" does not exist on this node");
+        multus.del(&sandbox, &pod);
+        // Of the IPAM plugin, to which cni-ipoib delegates.
+        let elsewhere = json!([{ "name": "rail0", "ips": ["10.99.0.7/24"] }]);
+        let (sandbox, pod) = setup.pod("astray", &elsewhere.to_string());
+        let answer = multus.add(&sandbox, &pod);
+        explains(&answer, 112, "rdma-ipam: network rail0: address 10.99.0.7");
+        multus.del(&sandbox, &pod);
     });
 }
 

@@ -2,7 +2,7 @@
 //! The thick plugin: a daemon watches pods and networks, and starts rdmanet's plugins below its own root. The runtime
 //! calls a shim.
 
-use crate::macvlan;
+use crate::{explains, macvlan};
 use multus::{Daemon, Setup};
 use tests::json;
 
@@ -52,6 +52,21 @@ fn the_thick_daemon_passes_on_plugin_errors_and_leaves_nothing() {
         setup
             .node
             .assert_as_before(&before, &[&sandbox], "after the refusal");
+    });
+}
+
+#[test]
+fn rdmanet_explain_finds_our_error_in_the_text_of_the_shim() {
+    Setup::run(|setup| {
+        let mut elsewhere = macvlan("rail0", "10.30.0.0/24");
+        elsewhere["master"] = json!("ens1f0np0");
+        setup.network("elsewhere", &elsewhere);
+        let daemon = Daemon::start(setup);
+        let multus = daemon.multus();
+        let (sandbox, pod) = setup.pod("trainer", "elsewhere");
+        let answer = multus.add(&sandbox, &pod);
+        explains(&answer, 7, "master \"ens1f0np0\" does not exist on this node");
+        multus.del(&sandbox, &pod);
     });
 }
 

@@ -198,18 +198,12 @@ impl Leader {
 
     /// Logs that a condition has changed. Publishes an Event if administrators should know about it.
     async fn announce(&self, pool: &IpPool, change: &ConditionState) {
-        let ConditionState {
-            kind,
-            holds,
-            reason,
-            message,
-        } = change;
         tracing::info!(
             pool = pool.name_any(),
-            condition = kind,
-            holds,
-            reason,
-            details = message,
+            condition = change.kind,
+            holds = change.holds,
+            reason = change.reason,
+            details = change.message,
             "a condition of a pool has changed"
         );
         if let Some(event) = event(change) {

@@ -13,7 +13,7 @@ use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
 use std::future::pending;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use tower::service_fn;
 
 /// The command line of a manifest's container: its command, its arguments, and the flag of each environment variable. A value
@@ -106,18 +106,13 @@ pub fn panicking_clients(fatal: &'static str) -> Clients {
 /// Without a tokio runtime.
 pub fn panicking_answering_clients(
     fatal: &'static str,
-    answer: impl Fn(&str) -> Value + Clone + Send + Sync + 'static,
+    answer: impl Fn(&str) -> Value + Send + 'static,
 ) -> Clients {
-    let answering = service_fn(move |request: Request<Body>| {
-        let answer = answer.clone();
-        async move {
-            let path = request.uri().path();
-            assert!(!path.contains(fatal), "on purpose");
-            let body = Body::from(answer(path).to_string().into_bytes());
-            Ok::<_, std::io::Error>(Response::new(body))
-        }
-    });
-    Client::new(answering, "default").into()
+    scripted_clients(move |uri| {
+        let path = uri.split('?').next().unwrap_or(uri);
+        assert!(!path.contains(fatal), "on purpose");
+        (200, answer(path))
+    })
 }
 
 /// Clients of an API server that answers a request for a URI with a status code and an object.
@@ -129,7 +124,7 @@ pub fn scripted_clients(mut answer: impl FnMut(&str) -> (u16, Value) + Send + 's
 }
 
 /// Clients of an API server that answers each request, given by method, URI and body, with a status code and an object. A request
-/// without a body has `null`.
+/// without a body has `null`. If `answer` panics, only the task of that request does.
 ///
 /// # Panics
 /// Without a tokio runtime.
@@ -141,7 +136,8 @@ pub fn answering_clients(answer: impl FnMut(&str, &str, &Value) -> (u16, Value) 
             let (method, uri) = (request.method().to_string(), request.uri().to_string());
             let body = request.into_body().collect_bytes().await.unwrap();
             let body: Value = serde_json::from_slice(&body).unwrap_or_default();
-            let (code, object) = (answer.lock().unwrap())(&method, &uri, &body);
+            let (code, object) =
+                (answer.lock().unwrap_or_else(PoisonError::into_inner))(&method, &uri, &body);
             let body = Body::from(object.to_string().into_bytes());
             Ok::<_, std::io::Error>(Response::builder().status(code).body(body).unwrap())
         }

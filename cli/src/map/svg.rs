@@ -182,14 +182,17 @@ fn shape(segment: &Segment, x: f64, y: f64, width: f64, hues: &BTreeMap<&str, us
 fn legend(body: &mut String, map: &Map, hues: &BTreeMap<&str, usize>, top: f64) -> f64 {
     let mut x = 16.0;
     let mut kinds = vec![("free", "free"), ("never", "never allocated")];
-    let segments = || map.ranges.iter().flat_map(|range| &range.segments);
-    if segments().any(|segment| matches!(segment.part, Part::OtherPool { .. })) {
+    let has = |is_wanted: fn(&Part) -> bool| {
+        let mut segments = map.ranges.iter().flat_map(|range| &range.segments);
+        segments.any(|segment| is_wanted(&segment.part))
+    };
+    if has(|part| matches!(part, Part::OtherPool { .. })) {
         kinds.push(("other", "another pool"));
     }
-    if segments().any(|segment| segment.part == Part::Excluded) {
+    if has(|part| *part == Part::Excluded) {
         kinds.push(("excluded", "excluded"));
     }
-    if segments().any(|segment| segment.part == Part::Reserved) {
+    if has(|part| *part == Part::Reserved) {
         kinds.push(("reserved", "reserved"));
     }
     kinds.push(("held", "held"));

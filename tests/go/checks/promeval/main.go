@@ -15,13 +15,11 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"sort"
@@ -67,20 +65,7 @@ type series struct {
 
 // scrape adds what the target `instance` served at the time `at`.
 func (all *series) scrape(target io.Reader, instance string, at time.Time) error {
-	response, err := http.ReadResponse(bufio.NewReader(target), nil)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return errors.New(response.Status)
-	}
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		return err
-	}
-	contentType := response.Header.Get("Content-Type")
-	reader, err := textparse.New(text, contentType, labels.NewSymbolTable(), textparse.ParserOptions{})
+	reader, err := monitoring.Metrics(target)
 	if err != nil {
 		return err
 	}

@@ -11,11 +11,9 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"strings"
 
@@ -24,6 +22,8 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/textparse"
+
+	"rdmanet/tests/go/checks/monitoring"
 )
 
 // suffixes are the ends of the names of samples, for the types of OpenMetrics that have any. The metric of a histogram is counted once.
@@ -98,16 +98,7 @@ func (f *families) sample(of labels.Labels) error {
 
 // parse returns the metrics of a response.
 func parse(target io.Reader) ([]*dto.MetricFamily, error) {
-	response, err := http.ReadResponse(bufio.NewReader(target), nil)
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		return nil, err
-	}
-	reader, err := textparse.New(text, response.Header.Get("Content-Type"), labels.NewSymbolTable(), textparse.ParserOptions{})
+	reader, err := monitoring.Metrics(target)
 	if err != nil {
 		return nil, err
 	}

@@ -47,7 +47,7 @@ fn pods_on_an_accelerated_and_on_a_plain_hca_reach_each_other() {
     });
 }
 
-/// The VM has fewer processors than the parent has receive queues; so has a node with a parent of more than 128.
+/// A child has as many receive queues as the machine has processors, at most 128. The VM has fewer processors than 64.
 #[test]
 fn the_error_of_a_parent_with_too_many_receive_queues_names_the_remedy() {
     run_with("accelerated=0,1,2 rx_queues=64", |node| {

@@ -45,22 +45,19 @@ fn umcast_and_the_transport_reach_the_kernel() {
             let pod = node.pod();
             let conf = network(node, &keys);
             pod.attach(&conf, "net1");
-            let LinkInfo::Ipoib { mode, umcast, .. } = pod.link("net1").info else {
-                panic!("net1 is no IPoIB link");
-            };
-            assert_eq!((mode, umcast), (want_mode, want_umcast), "{keys}");
+            assert_eq!(mode_and_umcast(&pod), (want_mode, want_umcast), "{keys}");
             pod.check(&conf, "net1").done();
             pod.detach(&conf, "net1");
         }
     });
 }
 
-/// A pod's `umcast`, as the kernel has it.
-fn umcast(pod: &Pod<'_>) -> bool {
-    let LinkInfo::Ipoib { umcast, .. } = pod.link("net1").info else {
+/// What the kernel has for the child of a pod.
+fn mode_and_umcast(pod: &Pod<'_>) -> (IpoibMode, bool) {
+    let LinkInfo::Ipoib { mode, umcast, .. } = pod.link("net1").info else {
         panic!("net1 is no IPoIB link");
     };
-    umcast
+    (mode, umcast)
 }
 
 #[test]
@@ -78,7 +75,11 @@ fn a_child_has_the_umcast_of_its_parent_unless_the_network_sets_it() {
                     let pod = node.pod();
                     let conf = network(node, &keys);
                     pod.attach(&conf, "net1");
-                    assert_eq!(umcast(&pod), expected, "{kind:?}, parent {of_parent}, {keys}");
+                    assert_eq!(
+                        mode_and_umcast(&pod).1,
+                        expected,
+                        "{kind:?}, parent {of_parent}, {keys}"
+                    );
                     pod.check(&conf, "net1").done();
                     pod.detach(&conf, "net1");
                 }
@@ -152,16 +153,7 @@ fn installed_as_ipoib_del_removes_a_reference_child_without_prev_result() {
                 "link set theirs netns {} name net1",
                 pod.netns.display()
             ));
-            let theirs = pod.link("net1");
-            pod.detach(&conf, "net1");
-            assert_eq!(
-                pod.link("net1"),
-                theirs,
-                "under our own name the name proves nothing"
-            );
-            node.install_as("ipoib");
-            pod.detach(&conf.with("type", "ipoib"), "net1");
-            assert!(pod.links().is_empty(), "{:?}", pod.links());
+            pod.deletes_a_link_of("ipoib", &conf);
         });
     }
 }

@@ -125,6 +125,22 @@ impl<'n> Pod<'n> {
             .remove(&(conf.text("name").to_owned(), ifname.to_owned()));
     }
 
+    /// Asserts that DEL deletes `net1`, a link without mark and record, only if the plugin is installed as `peer`. The runtime sends no
+    /// prevResult.
+    #[track_caller]
+    pub fn deletes_a_link_of(&self, peer: &str, conf: &Conf) {
+        let theirs = self.link("net1");
+        self.detach(conf, "net1");
+        assert_eq!(
+            self.link("net1"),
+            theirs,
+            "under our own name the name proves nothing"
+        );
+        self.node.install_as(peer);
+        self.detach(&conf.clone().with("type", peer), "net1");
+        assert!(self.links().is_empty(), "{:?}", self.links());
+    }
+
     /// Calls CHECK, which may fail.
     pub fn check(&self, conf: &Conf, ifname: &str) -> Answer {
         self.call("CHECK", conf, ifname).run()

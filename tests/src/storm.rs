@@ -23,7 +23,7 @@ const KILLS_IN_A_ROW: u32 = 3;
 const TIMEOUT: Duration = crate::call::LIMIT;
 /// The codes with which a call may fail that was not killed: the interface exists since a call that ended before its kill; a
 /// lock was not free, or the link had no carrier, in time on a busy machine. A runtime then calls DEL, and ADD again.
-const REPEATED: [&str; 3] = ["\"code\":101", "\"code\":11,", "\"code\":102"];
+const REPEATED: [u64; 3] = [101, 11, 102];
 /// The most calls of ADD for one attachment besides the killed ones.
 const ADDS: u32 = 10;
 
@@ -260,5 +260,6 @@ impl Storm<'_> {
 
 /// Whether a call failed in a way after which a runtime repeats it.
 fn is_repeated(answer: &Answer) -> bool {
-    !answer.status.success() && REPEATED.iter().any(|code| answer.stdout.contains(code))
+    let error: Value = serde_json::from_str(&answer.stdout).unwrap_or_default();
+    !answer.status.success() && REPEATED.iter().any(|code| error["code"] == *code)
 }

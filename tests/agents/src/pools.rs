@@ -14,11 +14,10 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
-use std::io::Write;
 use std::net::Ipv4Addr;
-use std::process::{Command, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
+use tests::Call;
 use tokio::runtime::Runtime;
 
 /// The cluster of one test.
@@ -228,16 +227,12 @@ impl Site {
     /// The status of a pool as Flux and Helm compute it, from their own code: kstatus.
     pub async fn kstatus(&self, pool: &str) -> String {
         let pool = self.pools().get(pool).await.unwrap();
-        let mut child = Command::new(tests::programs::checks().join("kstatus"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let text = serde_json::to_vec(&pool).unwrap();
-        child.stdin.take().unwrap().write_all(&text).unwrap();
-        let output = child.wait_with_output().unwrap();
-        let output_text = String::from_utf8(output.stdout).unwrap();
-        output_text.split(' ').next().unwrap().to_owned()
+        let program = tests::programs::checks().join("kstatus");
+        let answer = Call::new(&program)
+            .stdin(serde_json::to_vec(&pool).unwrap())
+            .run();
+        assert!(answer.status.success(), "{answer}");
+        answer.stdout.split(' ').next().unwrap().to_owned()
     }
 
     /// Waits until a condition has this status.

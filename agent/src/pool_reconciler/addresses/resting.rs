@@ -77,6 +77,7 @@ impl Addresses {
                 object.is_some_and(|object| has_passed(released, object, claimant)),
                 !is_of_pod(released, claimant),
                 released.ended,
+                released.ip,
             )
         });
         for ip in released.into_iter().map(|released| released.ip) {

@@ -6,6 +6,8 @@ use crate::pool_reconciler::testing::{
 };
 use ipam::store::{RequestId, Sandbox, Store};
 use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
 use tempfile::TempDir;
 
 const IP: &str = "10.1.0.5";
@@ -180,6 +182,39 @@ async fn a_pod_gets_its_previous_address_before_those_that_have_rested_longer() 
         })
         .await;
         assert_eq!(take_for(&context, &target, pod).await, expected, "{pod}");
+    }
+}
+
+/// The store lists the records in the order of the directory, which depends on the file system.
+#[tokio::test]
+async fn of_addresses_that_have_rested_equally_long_the_lowest_passes_on() {
+    let ips: Vec<String> = (1..15).map(|host| format!("10.1.0.{host}")).collect();
+    let container = |ip: &str| format!("c{ip}");
+    let objects = ips
+        .iter()
+        .map(|ip| address_object(ip, &container(ip), "n"))
+        .collect();
+    let (context, target, dir) = node_of(objects, 200).await;
+    let rests = ips.clone();
+    with(&context, move |store| {
+        for ip in rests {
+            release(store, &container(&ip), &ip, Sandbox::default());
+        }
+    })
+    .await;
+    end_at_once(dir.path(), &ips);
+    let taken = pass_to(&context, &target, "new", None).await;
+    assert_eq!(taken.unwrap().spec.address, ips[0]);
+}
+
+/// Gives all records of these addresses the time of the first one.
+fn end_at_once(data: &Path, ips: &[String]) {
+    let records = data.join("pools/rail0/releases");
+    let end = |content: &str| content.trim_end().rsplit('\n').next().unwrap().to_owned();
+    let first = end(&fs::read_to_string(records.join(&ips[0])).unwrap());
+    for ip in ips {
+        let content = fs::read_to_string(records.join(ip)).unwrap();
+        fs::write(records.join(ip), content.replace(&end(&content), &first)).unwrap();
     }
 }
 

@@ -60,6 +60,7 @@ impl Node {
             }
             test(&node);
         };
+        programs::running();
         thread::scope(|scope| {
             let node = thread::Builder::new()
                 .name("node".to_owned())

@@ -44,8 +44,7 @@ pub fn ours() -> &'static Path {
 pub fn program(name: &str) -> PathBuf {
     static FOUND: LazyLock<Mutex<HashMap<String, PathBuf>>> = LazyLock::new(Mutex::default);
     let find = || {
-        let here = std::env::current_exe().unwrap();
-        let path = here.parent().and_then(Path::parent).unwrap().join(name);
+        let path = running().parent().and_then(Path::parent).unwrap().join(name);
         let build = "cargo build --workspace --bins";
         assert!(path.is_file(), "{} is not there: run `{build}`", path.display());
         require_fresh(&path, build);
@@ -53,6 +52,13 @@ pub fn program(name: &str) -> PathBuf {
     };
     let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
     found.entry(name.to_owned()).or_insert_with(find).clone()
+}
+
+/// The program of the running test. In a chroot the kernel prints another path to a thread that has left the mount namespace of this
+/// process. So [`crate::Node`] calls this function before its thread does so.
+pub(crate) fn running() -> &'static Path {
+    static FOUND: LazyLock<PathBuf> = LazyLock::new(|| std::env::current_exe().unwrap());
+    &FOUND
 }
 
 /// The directory of the programs and manifests of an earlier version: `RDMANET_EARLIER`, which `tests/earlier` prints.

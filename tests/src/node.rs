@@ -60,6 +60,7 @@ impl Node {
             }
             test(&node);
         };
+        // The kernel may print another path to the thread below.
         programs::running();
         thread::scope(|scope| {
             let node = thread::Builder::new()

@@ -19,7 +19,7 @@ use std::net::IpAddr;
 impl Addresses {
     /// Passes an address that `is_wanted` and that rests on this node to the claimant: one whose lease DEL has ended first, and of
     /// these one that has not passed to another attachment yet. Then the previous one of its pod comes first, then the one that has
-    /// rested longest. None if there is none.
+    /// rested longest, and of several that have rested equally long the lowest. None if there is none.
     pub(in crate::pool_reconciler) async fn take_resting(
         &mut self,
         scope: RequestScope<'_>,
